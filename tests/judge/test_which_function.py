@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from septran.backends.judged.python_file import refusals
 from septran.backends.text.python_host import needed
+from septran.backends.tilelang.foreign import _RULES as RULES
 from septran.backends.tilelang.foreign import host as tilelang_host
 from septran.backends.tilelang.foreign import hosts as tilelang_hosts
 from septran.cli.main import main
@@ -122,3 +124,11 @@ def test_a_kernel_in_eager_style_as_it_is(capsys):
     code = main(["judge", str(file), "--reference", str(reference), "--entry", "matmul", "--number", "block_M=32"])  # fmt: skip
     assert code == 0
     assert "matmul of eager_tilelang.py on tilelang_cuda (emulated)" in capsys.readouterr().out
+
+
+def test_a_parameter_may_have_the_name_of_a_builtin():
+    """`input` is what torch calls its own."""
+    text = "import torch\ndef scaled(input, hash):\n    return torch.empty_like(input) if hash else input\n"
+    assert refusals(text, "scaled", rules=RULES) == ()
+    asked = "import torch\ndef scaled(x):\n    return torch.empty_like(x) if input() else x\n"
+    assert [what for _, what, _ in refusals(asked, "scaled", rules=RULES)] == ["uses input"]

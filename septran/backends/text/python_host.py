@@ -10,6 +10,8 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from septran.backends.text.python_scopes import local_names
+
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CHANGES = (
     "append",
@@ -56,6 +58,12 @@ class Rules:
     device_roots: frozenset[str]
     device_attributes: frozenset[str] = frozenset()
     stars: Stars = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    """packages of which any module may be imported: what stands for them says what it lacks"""
+
+    def may_import(self, module: str) -> bool:
+        """Whether a file may import a module."""
+        return module in self.imports or module.partition(".")[0] in self.packages
 
 
 def host_functions(
@@ -230,10 +238,12 @@ def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
     tree = ast.parse(text)
     imported = _imported(tree)
     device = {id(n) for f in ast.walk(tree) if rules.kernel(f) for n in _read_only(f)}
+    own = local_names(tree)
     found = [
         one
         for node in ast.walk(tree)
-        if not (id(node) in device and getattr(node, "attr", "") in rules.device_attributes)
+        if id(node) not in own
+        and not (id(node) in device and getattr(node, "attr", "") in rules.device_attributes)
         for one in _objection(node, rules, imported)
     ]
     for node in ast.walk(tree):
@@ -255,10 +265,10 @@ def _objection(
     match node:
         case ast.Import(names=names):
             for alias in names:
-                if alias.name not in rules.imports:
+                if not rules.may_import(alias.name):
                     yield "import", f"imports {alias.name}", line
         case ast.ImportFrom(module=module, level=level, names=names):
-            if level or module not in rules.imports:
+            if level or not rules.may_import(str(module)):
                 yield "import", f"imports from {'.' * level}{module or ''}", line
             for alias in names:
                 known = {alias.name, f"{module}.{alias.name}"} & rules.attributes

@@ -48,15 +48,7 @@ def _is_eager(node: ast.AST) -> bool:
 
 
 _RULES = Rules(
-    imports=IMPORTS
-    | frozenset(
-        """
-        tilelang tilelang.language tilelang.autotuner tilelang.jit tilelang.profiler tilelang.testing tilelang.utils
-        tilelang.intrinsics tilelang.layout tilelang.carver tilelang.carver.arch tilelang.carver.template
-        tilelang.carver.roller tilelang.carver.roller.rasterization tilelang.utils.target tilelang.utils.tensor tilelang.cache
-        tilelang.engine.param tilelang.math tvm tilelang.tvm
-        """.split()
-    ),
+    imports=IMPORTS,
     names=NAMES,
     # words of the simulator's own objects: device code reaches arrays through its language only
     attributes=ATTRIBUTES
@@ -65,6 +57,7 @@ _RULES = Rules(
     device_roots=frozenset({"tilelang", "math", "typing", "__future__", "tvm"}),
     device_attributes=frozenset({"data"}),
     stars={"tilelang.autotuner": ("autotune",)},
+    packages=("tilelang", "tvm"),
 )
 
 

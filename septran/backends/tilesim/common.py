@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .buffers import Buffer, Element, as_int
+from .elements import fetched, folded
 from .errors import SimError
 from .forms import (
     GridLoop,
@@ -21,6 +22,7 @@ from .forms import (
     Variable,
 )
 from .machine import Machine
+from .tiles import pair
 from .values import (
     BYTES,
     STORAGE,
@@ -294,23 +296,24 @@ def alloc_var(
     return Variable(kind, constant(poison if first is None else first, kind).cast(kind))
 
 
-def atomic(machine: Machine) -> Callable[..., None]:
+def atomic(machine: Machine) -> Callable[..., Value | None]:
     """Return T.atomic_add for this machine: an element per lane, or a whole tile."""
-    from .tiles import pair
 
-    def atomic_add(dst: object, value: object, size: object = None, **_: object) -> None:
-        if isinstance(value, Buffer) or machine.core.lanes == ():
-            if isinstance(dst, Element) and not isinstance(value, Buffer):
-                dst._lanes("atomic").add(
-                    np.asarray(constant(value, dst.dtype).cast(dst.dtype).data)
-                )
-                return
-            source, target = pair(value, dst, size)
-            target.write(narrow(source.read().reshape(target.extent), target.dtype), add=True)
-            return
-        if not isinstance(dst, Element):
+    def atomic_add(
+        dst: object, value: object, size: object = None, *, return_prev: bool = False, **_: object
+    ) -> Value | None:
+        tile = isinstance(value, Buffer) or not isinstance(dst, Element)
+        if tile and machine.core.lanes and not machine.core.simt:
             raise SimError("type", "T.atomic_add inside T.Parallel needs an element, as C[i, j]")
-        dst._lanes("atomic").add(np.asarray(constant(value, dst.dtype).cast(dst.dtype).data))
+        if not tile:
+            assert isinstance(dst, Element)
+            return (fetched if return_prev else folded)(dst, value, "sum")
+        if return_prev:
+            raise NotImplementedError("T.atomic_add of a whole tile that returns what was there")
+        source, target = pair(value, dst, size)
+        with machine.together():
+            target.write(narrow(source.read().reshape(target.extent), target.dtype), add=True)
+        return None
 
     return atomic_add
 

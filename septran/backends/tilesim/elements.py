@@ -24,24 +24,31 @@ _FOLDS: dict[str, Any] = {
 _STARTS = {"sum": 0.0, "max": -np.inf, "min": np.inf}
 
 
-def folded(element: Element, value: object, op: str) -> None:
-    """Fold one value per lane into an element, whichever lanes share it."""
+def folded(element: Element, value: object, op: str) -> Value | None:
+    """Fold one value per lane into an element, whichever lanes share it; nothing comes back."""
     new = np.asarray(constant(value, element.dtype).cast(element.dtype).data)
     element._lanes("atomic").fold(new, _FOLDS[op])
+    return None
+
+
+def fetched(element: Element, value: object, op: str) -> Value:
+    """Fold one value per lane in and return what each found; the order of lanes changes from launch to launch."""
+    machine = element.buffer.machine
+    new = np.asarray(constant(value, element.dtype).cast(element.dtype).data)
+    found = element._lanes("atomic").fetch(new, _FOLDS[op], backwards=machine.launches % 2 == 1)
+    return Value(found, element.dtype)
 
 
 def element_names(machine: Machine) -> dict[str, Any]:
     """Return the names."""
 
-    def atomic(op: str) -> Callable[..., None]:
+    def atomic(op: str) -> Callable[..., Value | None]:
         def apply(
             dst: object, value: object, *_: object, return_prev: bool = False, **__: object
-        ) -> None:
-            if return_prev:
-                raise NotImplementedError("an atomic that returns what was there")
+        ) -> Value | None:
             if not isinstance(dst, Element):
                 raise NotImplementedError(f"an atomic {op} of a whole tile")
-            folded(dst, value, op)
+            return (fetched if return_prev else folded)(dst, value, op)
 
         return apply
 

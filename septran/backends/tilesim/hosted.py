@@ -22,19 +22,12 @@ from .common import DType, Symbol, TensorType
 from .eager import Eager, Given, is_eager
 from .errors import SimError
 from .machine import Dialect, Machine
-from .program import PrimFunc, bound_dims, package
+from .program import Lacked, PrimFunc, bound_dims, package
 
 ACCUSED = ("race", "bounds", "uninitialised", "async", "deadlock")
 """kinds of errors that are mistakes of the kernel on any device; others are what TileLang or this emulator does not take"""
 REFUSED = ("capacity", "launch", "shape", "dtype", "memory", "parallel", "rebind")
 """kinds of errors for which TileLang itself refuses the kernel"""
-
-
-_MODULES = """
-tilelang.profiler tilelang.testing tilelang.utils tilelang.utils.target tilelang.utils.tensor tilelang.carver
-tilelang.carver.template tilelang.carver.roller tilelang.carver.roller.rasterization tilelang.engine tilelang.engine.param
-""".split()
-"""modules that files import and of which a kernel rarely needs anything"""
 
 
 def _multiprocessors(*_: object) -> int:
@@ -109,7 +102,7 @@ class Hosted:
             "tvm": {"DataType": DType},
             "tilelang.tvm": {"DataType": DType},
         }
-        return {name: has.get(name, {}) for name in (*_MODULES, *has)}
+        return has
 
     def jit(self, fn: Any = None, *, out_idx: Any = None, **_: object) -> Any:
         """Stand for @tilelang.jit over a function that returns a prim_func, over a prim_func, or in eager style."""
@@ -327,6 +320,7 @@ def load(path: Path, dialect: Dialect, gate: Gate) -> tuple[types.ModuleType, Ho
     machine = Machine(dialect)
     machine.hosted = True
     host = Hosted(machine, gate)
+    sys.meta_path.append(Lacked())
     sys.modules.update(package(machine, host.names(), host.parts()))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

@@ -95,6 +95,25 @@ class LaneIndex:
             self.buffer.owner[where] = -2
         function.at(self.buffer.data, where, np.broadcast_to(new, shape)[keep])
 
+    def fetch(self, new: Array, function: Any, *, backwards: bool) -> Array:
+        """Fold values in one lane after the other; return what each lane found there.
+
+        backwards: the last lane is the first: no order of theirs is promised.
+        """
+        shape = self.lanes
+        keep = np.broadcast_to(True if self.keep is None else self.keep, shape)
+        found = np.zeros(shape, self.buffer.data.dtype)
+        values = np.broadcast_to(new, shape)
+        index = tuple(np.broadcast_to(i, shape) for i in self.index)
+        if self.buffer.owner is not None:
+            self.buffer.owner[tuple(i[keep] for i in index)] = -2
+        lanes = [lane for lane in np.ndindex(*shape) if keep[lane]]
+        for lane in reversed(lanes) if backwards else lanes:
+            at = tuple(i[lane] for i in index)
+            found[lane] = self.buffer.data[at]
+            self.buffer.data[at] = function(self.buffer.data[at], values[lane])
+        return found
+
     def _safe(self) -> tuple[Array, ...]:
         if self.outside is None:
             return self.index

@@ -242,6 +242,24 @@ def _part(name: str, has: Mapping[str, Any]) -> types.ModuleType:
     return module
 
 
+class Lacked:
+    """Finds further modules of the simulated packages: files import some of which a kernel needs nothing."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Return a module that says what is missing when it is used."""
+        del path, target
+        if name.partition(".")[0] not in ("tilelang", "tvm"):
+            return None
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        """Return the module."""
+        return _part(spec.name, {})
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Do nothing: there is no text."""
+
+
 def _laid_out(*_: object, **__: object) -> object:
     return object()
 

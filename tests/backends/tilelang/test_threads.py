@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.tilesim import SimError, dialect, run_file
+from septran.backends.tilesim import SimError, dialect, load_file, run_file
 
 X = np.random.default_rng(5).standard_normal(128).astype(np.float32)
 TEXT = """
@@ -105,6 +105,31 @@ Y[tx * 8 + ty] = own[1]
 """
     found = run(tmp_path, body, (16, 8))
     np.testing.assert_allclose(found, np.repeat(X.reshape(16, 8).sum(1), 8), rtol=1e-5)
+
+
+@pytest.mark.parametrize("launches", [1, 2])
+def test_what_an_atomic_found_there(launches: int, tmp_path: Path) -> None:
+    """Threads get places of their own, in no order that a kernel could count on."""
+    body = """
+count = T.alloc_shared((1,), "int32")
+place = T.alloc_var("int32")
+if tx == 0:
+    count[0] = 0
+if X[tx] > 0:
+    place = T.atomic_add(count[0], 1, return_prev=True)
+    Y[place] = X[tx]
+"""
+    path = tmp_path / "kernel.py"
+    lines = "\n".join("        " + line for line in body.strip("\n").split("\n"))
+    path.write_text(TEXT.format(body=lines, threads=128), encoding="utf-8")
+    module, _ = load_file(path, dialect("sm_90a"))
+    for _ in range(launches):
+        out = np.full(128, np.nan, np.float32)
+        module.main(X.copy(), out)
+    kept = X[X > 0]
+    found = out[: kept.size]
+    np.testing.assert_array_equal(found if launches == 2 else found[::-1], kept)
+    assert np.isnan(out[kept.size :]).all()
 
 
 def test_a_loop_bound_to_threads(tmp_path: Path) -> None:
