@@ -48,6 +48,7 @@ class HostParam:
 
     kind: any (Python says nothing), tensor or number. writes: through a tensor that is not const.
     dtype: of the tensor's elements or the number, "" when the language does not say. default: it has one.
+    many: it stands for as many more as are given (`*args`).
     """
 
     name: str
@@ -55,6 +56,7 @@ class HostParam:
     dtype: str = ""
     writes: bool = False
     default: bool = False
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,16 +38,17 @@ def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> Ho
     given = [Passed(param=g) if isinstance(g, str) else _plain(g, file) for g in wanted.given]
     weights = [] if host.module else [Passed(param=w) for w in wanted.weights]
     results = [Passed(param=o) for o in outputs]
-    least, most = sum(not p.default for p in host.params), len(host.params)
     named = {p.name: Passed(value=numbers[p.name]) for p in host.params if p.name in numbers}
     for args, returns in (
         ([*given, *weights], True),
         ([*given, *weights, *results], False),
     ):
-        free = [p for p in host.params if p.name not in named]
+        params = _counted(host.params, len(args) + len(named))
+        least, most = sum(not p.default for p in params), len(params)
+        free = [p for p in params if p.name not in named]
         if least - len(named) <= len(args) <= len(free) and len(args) <= most:
             order = iter(args)
-            found = [(p, named.get(p.name) or next(order, None)) for p in host.params]
+            found = [(p, named.get(p.name) or next(order, None)) for p in params]
             gap = next((k for k, (_, one) in enumerate(found) if one is None), len(found))
             filled = [
                 replace(one, keyword=p.name if k > gap else "")
@@ -56,6 +57,13 @@ def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> Ho
             ]
             return HostCall(host=host, args=tuple(filled), returns=returns)
     raise _misfit(host, wanted, file)
+
+
+def _counted(params: tuple[HostParam, ...], count: int) -> list[HostParam]:
+    """Return the parameters, with as many in the place of `*args` as make `count` of them."""
+    own = [p for p in params if not p.many]
+    more = count - len(own) if len(own) < len(params) else 0
+    return [*own, *(HostParam(name=f"*{k}") for k in range(more))]
 
 
 def _typed_call(host: Host, wanted: Wanted, given: Numbers, file: Path) -> HostCall:

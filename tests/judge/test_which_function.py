@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from septran.backends.judged.python_file import refusals
-from septran.backends.text.python_host import needed
+from septran.backends.text.python_host import any_function, needed
 from septran.backends.tilelang.foreign import _RULES as RULES
 from septran.backends.tilelang.foreign import host as tilelang_host
 from septran.backends.tilelang.foreign import hosts as tilelang_hosts
@@ -132,3 +132,22 @@ def test_a_parameter_may_have_the_name_of_a_builtin():
     assert refusals(text, "scaled", rules=RULES) == ()
     asked = "import torch\ndef scaled(x):\n    return torch.empty_like(x) if input() else x\n"
     assert [what for _, what, _ in refusals(asked, "scaled", rules=RULES)] == ["uses input"]
+
+
+def test_a_function_takes_whatever_it_is_given(tmp_path, capsys):
+    """`*args` and dtypes that torch works out: neither is computing."""
+    text = (HERE / "tutorial_add.py").read_text()
+    found = any_function(text + "\n\ndef add(*args):\n    return args\n", "add")
+    assert found is not None
+    assert found.params == (("*args", True),), "of two of one name the last is the module's"
+    file = tmp_path / "add.py"
+    name = "def add(x: torch.Tensor, y: torch.Tensor):"
+    assert text.count(name) == 1
+    file.write_text(
+        text.replace(
+            name,
+            "def add(*args, **kwargs):\n    x, y = args\n    assert torch.promote_types(x.dtype, y.dtype) == torch.result_type(x, y)\n    assert torch.can_cast(x.dtype, torch.float64)",
+        )
+    )
+    code = main(["judge", str(file), "--reference", str(REFERENCES / "vector_add.py")])
+    assert code == 0, capsys.readouterr().out

@@ -78,7 +78,9 @@ def between_calls(text: str, entry: str) -> tuple[str, ...]:
 
 def host_params(found: tuple[tuple[str, bool], ...]) -> tuple[HostParam, ...]:
     """Return parameters as `text.python_host` finds them."""
-    return tuple(HostParam(name=name, default=default) for name, default in found)
+    return tuple(
+        HostParam(name=name, default=default, many=name.startswith("*")) for name, default in found
+    )
 
 
 def host(text: str, name: str) -> Host | None:

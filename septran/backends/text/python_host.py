@@ -31,7 +31,7 @@ _PLAIN_DECORATORS = ("no_grad", "inference_mode", "contiguous", "torch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A function that may be the host. params: (name, has a default)."""
+    """A function that may be the host. params: (name, has a default); `*args` comes last, with its star."""
 
     name: str
     line: int
@@ -142,7 +142,7 @@ def any_function(text: str, name: str) -> Found | None:
     Raises:
         SyntaxError: it is no Python.
     """
-    for node in ast.parse(text).body:
+    for node in reversed(ast.parse(text).body):  # of two of one name the last is the module's
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return Found(name=name, line=node.lineno, params=_params(node))
     tree = ast.parse(text)
@@ -480,7 +480,8 @@ def _is_docstring(node: ast.stmt) -> bool:
 def _params(node: ast.FunctionDef) -> tuple[tuple[str, bool], ...]:
     args = [*node.args.posonlyargs, *node.args.args]
     first = len(args) - len(node.args.defaults)
-    return tuple((a.arg, k >= first) for k, a in enumerate(args))
+    named = tuple((a.arg, k >= first) for k, a in enumerate(args))
+    return (*named, (f"*{node.args.vararg.arg}", True)) if node.args.vararg else named
 
 
 def _ranges(spans: Sequence[tuple[int, int]]) -> Iterator[str]:

@@ -68,6 +68,7 @@ _VIEWS = (
     *("movedim", "flatten", "unflatten", "view_as", "diagonal", "unfold", "view_as_real", "set_"),
 )
 _ASKS = (
+    *("promote_types", "result_type", "can_cast"),
     "is_same_size",
     "is_contiguous",
     "numel",
