@@ -24,7 +24,8 @@ from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
 from septran.run.host_call import Numbers
 from septran.run.judge_call import called
-from septran.run.judge_includes import Whole, whole_of
+from septran.run.judge_imports import whole_of
+from septran.run.judge_includes import Whole
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
 from septran.run.judge_states import with_states
@@ -148,6 +149,16 @@ def judge(
         EnvironmentProblem: V110, V214.
     """
     whole = whole_of(request.file)
+    try:
+        return _judged_whole(request, settings, whole, work, progress)
+    except ConfigError as e:
+        raise whole.in_files(e, request.file) from e
+
+
+def _judged_whole(
+    request: JudgeRequest, settings: Settings, whole: Whole, work: Path | None, progress: Progress
+) -> Judgement:
+    """Return the judgement of a file with what it imports or includes, over all its readings."""
     text = whole.text
     backend, foreign = target_of(request.file, request.backend, text)
     with _told_where(request.file):
@@ -222,6 +233,8 @@ def _judged(
     text = read.text
     with _told_where(request.file):
         hosts = candidates(request.file, request.entry, foreign, text)
+        if not request.entry:  # what a file beside it holds is called by the file's own functions
+            hosts = tuple(h for h in hosts if not whole.file_of(h.line)) or hosts
         used = foreign.unsupported(text) if foreign.unsupported is not None else ()
     if used:
         raise ConfigError.of(

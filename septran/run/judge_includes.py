@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from septran.errors import ConfigError, Span
 from septran.plan.wanted import read_source
-from septran.run.nesting import check_nesting
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"([^\"\n]+)\"[^\n]*$", re.MULTILINE)
 _HIDDEN = re.compile(
@@ -31,6 +30,23 @@ class Whole:
     text: str
     lines: tuple[tuple[str, int], ...]
     files: tuple[str, ...] = ()
+
+    def in_files(self, error: ConfigError, file: Path) -> ConfigError:
+        """Return an error whose lines are those of the files. file: the main one."""
+        if not self.files:
+            return error
+
+        def placed(span: Span | None) -> Span | None:
+            if span is None or span.file != str(file):
+                return span
+            name, line = self._place(span.line)
+            return replace(span, file=str(file.parent / name) if name else str(file), line=line)
+
+        return ConfigError([replace(d, span=placed(d.span)) for d in error.diagnostics])
+
+    def file_of(self, line: int) -> str:
+        """Return which file a line of the text is of, "" for the main one."""
+        return self._place(line)[0]
 
     def said(self, text: str, name: str) -> str:
         """Return a text in which lines count the text as a whole with lines that count the files. name: of the main file."""
@@ -53,15 +69,6 @@ class Whole:
 
     def _place(self, line: int) -> tuple[str, int]:
         return self.lines[line - 1] if 0 < line <= len(self.lines) else ("", line)
-
-
-def whole_of(file: Path) -> Whole:
-    """Return a user's file with what it includes; a Python file includes nothing. Raises ConfigError C170, C173."""
-    text = read_source(file, "C170")
-    if file.suffix == ".py":
-        check_nesting(file, text, "C170")
-        return Whole(text, ())
-    return with_includes(file, text)
 
 
 def with_includes(file: Path, text: str) -> Whole:
@@ -127,7 +134,7 @@ class _Reader:
             if not found.is_file():
                 continue
             real = found.resolve()
-            if not real.is_relative_to(self.folder) or _linked(found, self.folder):
+            if not real.is_relative_to(self.folder) or linked(found, self.folder):
                 raise self.refused(
                     line, f"it includes {word!r}, which is not a plain file in its own folder"
                 )
@@ -138,7 +145,7 @@ class _Reader:
         return ConfigError.of("C173", f"{self.file}: {what}", Span(str(self.file), line))
 
 
-def _linked(path: Path, folder: Path) -> bool:
+def linked(path: Path, folder: Path) -> bool:
     """Whether a file, or a folder on the way to it from `folder`, is a link."""
     return any(
         p.is_symlink() for p in (path, *path.parents) if p != folder and p.is_relative_to(folder)

@@ -197,10 +197,20 @@ def needed(text: str, entry: str, stars: Stars = NO_STARS) -> tuple[str, tuple[s
     return "\n".join(lines) + "\n", tuple(_ranges(out))
 
 
+def defined_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module binds."""
+    return {name for node in tree.body for name in _defines(node)}
+
+
+def used_names(tree: ast.AST) -> set[str]:
+    """Return the names that a text reads, wherever they are from."""
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
 def changed_inside(text: str) -> tuple[str, ...]:
     """Return the names of a module that its functions bind again or whose objects they change: they live from call to call."""
     tree = ast.parse(text)
-    own = {name for node in tree.body for name in _defines(node)}
+    own = defined_names(tree)
     found: set[str] = set()
     for function in (n for n in ast.walk(tree) if isinstance(n, _FUNCTIONS)):
         found |= set(_kept_by(function))

@@ -1,0 +1,138 @@
+"""Python files beside a judged file: the names it imports from them are read with it, by the same rules, and nothing else of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from septran.cli.main import main as septran
+from septran.errors import ConfigError
+from septran.run.judge_imports import with_imports
+from tests.judge.corpus import HERE, REFERENCES
+
+MAIN = """from __future__ import annotations
+import torch
+import triton
+import triton.language as tl
+from .tools import blocks_of as count
+from sub.maths import (
+    added,
+)
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, o_ptr, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    m = at < n
+    x, y = tl.load(x_ptr + at, mask=m), tl.load(y_ptr + at, mask=m)
+    tl.store(o_ptr + at, added(x, y), mask=m)
+
+def add(x, y):
+    out = torch.empty_like(x)
+    add_kernel[(count(x.numel(), 256),)](x, y, out, x.numel(), B=256)
+    return out
+"""
+TOOLS = """import os
+import triton
+
+print("a demonstration")
+
+def blocks_of(n, block):
+    return triton.cdiv(n, block)
+
+def other():
+    return os.environ["HOME"]
+"""
+MATHS = "import triton\n\n@triton.jit\ndef added(a, b):\n    return a + b\n"
+
+
+def laid(folder: Path, **changed: str) -> Path:
+    texts = {"main.py": MAIN, "tools.py": TOOLS, "sub/maths.py": MATHS}
+    texts |= {
+        name.replace("_", "/", name.count("_")) + ".py": text for name, text in changed.items()
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder / "main.py"
+
+
+def test_names_of_files_beside_it_are_read_with_it(tmp_path: Path, capsys) -> None:
+    file = laid(tmp_path)
+    code = septran(["judge", str(file), "--reference", str(REFERENCES / "vector_add.py")])
+    out = capsys.readouterr().out
+    assert code == 0, out
+    assert "proved       bounds, races" in out
+    whole = with_imports(file, MAIN)
+    assert whole.files == ("tools.py", "sub/maths.py")
+    assert "environ" not in whole.text and "demonstration" not in whole.text
+    assert whole.text.startswith("from __future__ import annotations\n")
+
+
+def test_a_mistake_there_has_its_own_file_and_line(tmp_path: Path, capsys) -> None:
+    file = laid(tmp_path, tools=TOOLS.replace("triton.cdiv(n, block)", "open(n)"))
+    code = septran(["judge", str(file), "--reference", str(REFERENCES / "vector_add.py")])
+    assert code == 1
+    assert "tools.py:7 uses open" in capsys.readouterr().out
+    file = laid(tmp_path, tools=TOOLS.replace("return triton", "return (triton"))
+    code = septran(["judge", str(file), "--reference", str(REFERENCES / "vector_add.py")])
+    assert code == 2
+    assert f"--> {tmp_path / 'tools.py'}:7" in capsys.readouterr().err
+
+
+def test_everything_of_a_file_is_what_the_other_one_uses(tmp_path: Path) -> None:
+    text = MAIN.replace("from .tools import blocks_of as count", "from .tools import *").replace(
+        "count(", "blocks_of("
+    )
+    whole = with_imports(laid(tmp_path, main=text), text)
+    assert "def blocks_of" in whole.text and "def other" not in whole.text
+
+
+def test_files_of_a_package_may_import_from_each_other(tmp_path: Path) -> None:
+    """By the package's own name, and in a circle."""
+    folder = tmp_path / "pkg" / "ops"
+    maths = "import triton\nfrom pkg.ops.more import half\n\n@triton.jit\ndef added(a, b):\n    return half(a + b)\n\ndef one():\n    return 1\n"
+    more = "import triton\nfrom .maths import one\n\n@triton.jit\ndef half(a):\n    return a / 2\n\ndef two():\n    return one()\n"
+    text = (
+        MAIN.replace("sub.maths", "pkg.ops.maths")
+        .replace("blocks_of as count", "blocks_of as count, two")
+        .replace("    out =", "    two()\n    out =")
+    )
+    tools = TOOLS + "\nfrom pkg.ops.more import two\n"
+    file = laid(folder, main=text, tools=tools)
+    (folder / "maths.py").write_text(maths)
+    (folder / "more.py").write_text(more)
+    whole = with_imports(file, text)
+    assert sorted(whole.files) == ["maths.py", "more.py", "tools.py"]
+    assert (
+        whole.text.index("def half") < whole.text.index("def added") < whole.text.index("def add(")
+    )
+    assert whole.text.count("def one") == whole.text.count("def two") == 1
+
+
+def test_one_name_means_one_thing(tmp_path: Path) -> None:
+    maths = (
+        "import triton\nSIZE = 3\n\n@triton.jit\ndef added(a, b):\n    return a + b + SIZE - SIZE\n"
+    )
+    text = MAIN.replace("def add(x, y):", "SIZE = 256\n\ndef add(x, y):")
+    file = laid(tmp_path, main=text, sub_maths=maths)
+    with pytest.raises(ConfigError, match="SIZE means different things"):
+        with_imports(file, text)
+
+
+def test_nothing_from_elsewhere(tmp_path: Path) -> None:
+    outside = tmp_path / "tools.py"
+    outside.write_text(TOOLS)
+    folder = tmp_path / "inner"
+    file = laid(folder)
+    (folder / "tools.py").unlink()
+    text = MAIN.replace("from .tools", "from ..tools")
+    assert with_imports(file, text).files == ("sub/maths.py",), "a folder above stays an import"
+    (folder / "tools.py").symlink_to(outside)
+    with pytest.raises(ConfigError, match="not a plain file in its own folder"):
+        with_imports(file, MAIN)
+
+
+def test_a_file_that_imports_nothing_beside_it_is_as_it_was() -> None:
+    text = (HERE / "tutorial_add.py").read_text()
+    assert with_imports(HERE / "tutorial_add.py", text).text == text
