@@ -60,6 +60,8 @@ class Rules:
     stars: Stars = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     """packages of which any module may be imported: what stands for them says what it lacks"""
+    spared: frozenset[str] = frozenset()
+    """full names that may be used although what they are in may not"""
 
     def may_import(self, module: str) -> bool:
         """Whether a file may import a module."""
@@ -248,7 +250,12 @@ def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
     tree = ast.parse(text)
     imported = _imported(tree)
     device = {id(n) for f in ast.walk(tree) if rules.kernel(f) for n in _read_only(f)}
-    own = local_names(tree)
+    own = local_names(tree) | {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and _dotted(node, imported) in rules.spared
+        for inner in ast.walk(node.value)
+    }
     found = [
         one
         for node in ast.walk(tree)

@@ -23,6 +23,7 @@ from septran.backends.judged.python_file import (
     host_params,
     lay_torch_host,
     refusals,
+    versions_asked,
 )
 from septran.backends.text.python_host import Rules, decorators, host_functions
 from septran.backends.tilesim.eager_text import eager_text, shape_of, tensors_of
@@ -327,6 +328,7 @@ FOREIGN = Foreign(
     loader="tilelang_host.py.j2",
     readings=partial(asks_device, archs=_DEVICES),
     between_calls=between_calls,
+    elsewhere=versions_asked,
     sizes=sizes_asked,
     mixes=True,
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),

@@ -21,6 +21,7 @@ from septran.backends.judged.python_file import (
     host_params,
     lay_torch_host,
     refusals,
+    versions_asked,
 )
 from septran.backends.judged.record import recorded
 from septran.backends.text.python_host import Rules, decorators, host_functions
@@ -63,6 +64,7 @@ _RULES = Rules(
     attributes=ATTRIBUTES | _WHO_RUNS_IT,
     kernel=_is_kernel,
     device_roots=frozenset({"triton", "math", "__future__", "typing"}),
+    spared=frozenset({"torch.library.wrap_triton"}),
 )
 
 
@@ -103,6 +105,7 @@ FOREIGN = Foreign(
     loader="triton_host.py.j2",
     readings=partial(asks_device, archs=_DEVICES),
     between_calls=between_calls,
+    elsewhere=versions_asked,
     sizes=sizes_asked,
     mixes=True,
     # torch places tensors on a GPU at multiples of far more, and descriptors ask for 16
