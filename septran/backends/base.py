@@ -48,7 +48,7 @@ class HostParam:
 
     kind: any (Python says nothing), tensor or number. writes: through a tensor that is not const.
     dtype: of the tensor's elements or the number, "" when the language does not say. default: it has one.
-    many: it stands for as many more as are given (`*args`).
+    many: it stands for as many more as are given (`*args`). keyword: it is given by its name only.
     """
 
     name: str
@@ -57,6 +57,7 @@ class HostParam:
     writes: bool = False
     default: bool = False
     many: bool = False
+    keyword: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

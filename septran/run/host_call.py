@@ -9,7 +9,7 @@ from pathlib import Path
 
 from septran.aten.graph import Plain
 from septran.backends.base import Host, HostCall, HostParam, Passed
-from septran.errors import ConfigError, Span
+from septran.errors import ConfigError, Span, closest
 from septran.plan.wanted import Wanted
 
 Numbers = Mapping[str, float | int | str]
@@ -33,6 +33,7 @@ def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> Ho
         ConfigError: C172, they do not fit.
     """
     outputs = [p.name for p in wanted.problem.outputs]
+    _check_names(host, numbers, file)
     if any(p.kind != "any" for p in host.params):
         return _typed_call(host, wanted, numbers, file)
     given = [Passed(param=g) if isinstance(g, str) else _plain(g, file) for g in wanted.given]
@@ -43,26 +44,45 @@ def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> Ho
         ([*given, *weights], True),
         ([*given, *weights, *results], False),
     ):
-        params = _counted(host.params, len(args) + len(named))
+        by_name = [p for p in host.params if p.keyword]
+        if any(not p.default and p.name not in named for p in by_name):
+            break
+        placed = {n: v for n, v in named.items() if n not in {p.name for p in by_name}}
+        params = _counted(host.params, len(args) + len(placed))
         least, most = sum(not p.default for p in params), len(params)
-        free = [p for p in params if p.name not in named]
-        if least - len(named) <= len(args) <= len(free) and len(args) <= most:
+        free = [p for p in params if p.name not in placed]
+        if least - len(placed) <= len(args) <= len(free) and len(args) <= most:
             order = iter(args)
-            found = [(p, named.get(p.name) or next(order, None)) for p in params]
+            found = [(p, placed.get(p.name) or next(order, None)) for p in params]
             gap = next((k for k, (_, one) in enumerate(found) if one is None), len(found))
             filled = [
                 replace(one, keyword=p.name if k > gap else "")
                 for k, (p, one) in enumerate(found)
                 if one is not None
             ]
+            filled += [replace(named[p.name], keyword=p.name) for p in by_name if p.name in named]
             return HostCall(host=host, args=tuple(filled), returns=returns)
     raise _misfit(host, wanted, file)
 
 
+def _check_names(host: Host, numbers: Numbers, file: Path) -> None:
+    """Raise ConfigError C172 when a number is for no parameter; a function that takes anything by name is not asked."""
+    params = (*host.params, *(host.maker.params if host.maker else ()))
+    names = {p.name for p in params}
+    wrong = next((name for name in numbers if name not in names), None)
+    if wrong is not None and names and not any(p.many or not p.name for p in params):
+        raise ConfigError.of(
+            "C172",
+            f"{file}: {host.name} has no parameter {wrong!r}{closest(wrong, sorted(names))}",
+            Span(str(file), host.line),
+            help=f"--number gives values for: {', '.join(sorted(names))}",
+        )
+
+
 def _counted(params: tuple[HostParam, ...], count: int) -> list[HostParam]:
     """Return the parameters, with as many in the place of `*args` as make `count` of them."""
-    own = [p for p in params if not p.many]
-    more = count - len(own) if len(own) < len(params) else 0
+    own = [p for p in params if not p.many and not p.keyword]
+    more = count - len(own) if any(p.many for p in params) else 0
     return [*own, *(HostParam(name=f"*{k}") for k in range(more))]
 
 

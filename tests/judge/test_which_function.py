@@ -112,6 +112,23 @@ def test_a_number_may_be_a_word():
             parse_numbers([wrong])
 
 
+def test_a_number_is_for_a_parameter_that_there_is(tmp_path, capsys):
+    text = (HERE / "tutorial_add.py").read_text()
+    file = tmp_path / "add.py"
+    file.write_text(
+        text.replace("y: torch.Tensor):", "y: torch.Tensor, *, scale, other=1):").replace(
+            "add_kernel[grid](", "assert (scale, other) == (2.5, 1)\n    add_kernel[grid]("
+        )
+    )
+    call = ["judge", str(file), "--reference", str(REFERENCES / "vector_add.py")]
+    assert main(call) == 2
+    assert "does not fit" in capsys.readouterr().err
+    assert main([*call, "--number", "scale=2.5", "--number", "othre=1"]) == 2
+    said = capsys.readouterr().err
+    assert "add has no parameter 'othre'; did you mean 'other'?" in said
+    assert main([*call, "--number", "scale=2.5"]) == 0, capsys.readouterr().out
+
+
 def test_a_word_is_no_number_of_c(capsys):
     code = main(["judge", str(HERE / "rows.cu"), "--reference", str(REFERENCES / "softmax.py"), "--entry", "softmax", "--number", "rows=many"])  # fmt: skip
     assert code == 2

@@ -87,7 +87,13 @@ def between_calls(text: str, entry: str) -> tuple[str, ...]:
 def host_params(found: tuple[tuple[str, bool], ...]) -> tuple[HostParam, ...]:
     """Return parameters as `text.python_host` finds them."""
     return tuple(
-        HostParam(name=name, default=default, many=name.startswith("*")) for name, default in found
+        HostParam(
+            name=name.lstrip("="),
+            default=default,
+            many=name.startswith("*"),
+            keyword=name.startswith("="),
+        )
+        for name, default in found
     )
 
 

@@ -31,7 +31,7 @@ _PLAIN_DECORATORS = ("no_grad", "inference_mode", "contiguous", "torch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A function that may be the host. params: (name, has a default); `*args` comes last, with its star."""
+    """A function that may be the host. params: (name, has a default); then `*args` with its star, and `=name` of those by name only."""
 
     name: str
     line: int
@@ -498,7 +498,9 @@ def _params(node: ast.FunctionDef) -> tuple[tuple[str, bool], ...]:
     args = [*node.args.posonlyargs, *node.args.args]
     first = len(args) - len(node.args.defaults)
     named = tuple((a.arg, k >= first) for k, a in enumerate(args))
-    return (*named, (f"*{node.args.vararg.arg}", True)) if node.args.vararg else named
+    more = ((f"*{node.args.vararg.arg}", True),) if node.args.vararg else ()
+    only = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    return (*named, *more, *((f"={a.arg}", d is not None) for a, d in only))
 
 
 def _ranges(spans: Sequence[tuple[int, int]]) -> Iterator[str]:
