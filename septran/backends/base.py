@@ -144,6 +144,26 @@ def as_it_is(text: str) -> tuple[Reading, ...]:
     return (Reading("", text),)
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What lies beside a user's file. read: a file's text, an error of the user's where there is none.
+
+    elsewhere: a file, a folder -> whether the file is not plainly in that folder or below.
+    """
+
+    read: Callable[[Path], str]
+    elsewhere: Callable[[Path, Path], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A text made of several files. lines: of each, the file it is of ("" for the first) and its number there. files: the others."""
+
+    text: str
+    lines: tuple[tuple[str, int], ...] = ()
+    files: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
     """How a file that SepTran did not write is judged for a target.
@@ -161,6 +181,7 @@ class Foreign:
     sizes: text -> its comparisons of sizes with numbers.
     threads: text -> how many its teams ask for by a number, 0: any. elsewhere: text -> names it asks whose other answers no build here gives.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
+    beside: file, text, what lies beside it -> the text with what it imports from there; None: it imports nothing of a user's.
     otherwise: what judges the file where `kernel` raises `Unjudged`, or where torch may compute; its hosts are the same.
     """
 
@@ -189,6 +210,7 @@ class Foreign:
     sought: Callable[[Kernel, Path], Built] | None = None
     unordered: Callable[[str], bool] = lambda text: False
     mixes: bool = False
+    beside: Callable[[Path, str, Beside], Merged] | None = None
     otherwise: Foreign | None = None
     claims: Callable[[str], bool] = lambda text: True
 

@@ -24,8 +24,7 @@ from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
 from septran.run.host_call import Numbers
 from septran.run.judge_call import called
-from septran.run.judge_imports import whole_of
-from septran.run.judge_includes import Whole
+from septran.run.judge_includes import Whole, text_of, whole_of
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
 from septran.run.judge_states import with_states
@@ -148,19 +147,25 @@ def judge(
             do not fit the reference; C173 it uses what cannot be judged here.
         EnvironmentProblem: V110, V214.
     """
-    whole = whole_of(request.file)
+    target = target_of(request.file, request.backend, text_of(request.file))
+    with _told_where(request.file):
+        whole = whole_of(request.file, target[1])
     try:
-        return _judged_whole(request, settings, whole, work, progress)
+        return _judged_whole(request, settings, whole, target, work, progress)
     except ConfigError as e:
         raise whole.in_files(e, request.file) from e
 
 
 def _judged_whole(
-    request: JudgeRequest, settings: Settings, whole: Whole, work: Path | None, progress: Progress
+    request: JudgeRequest,
+    settings: Settings,
+    whole: Whole,
+    target: tuple[Backend, Foreign],
+    work: Path | None,
+    progress: Progress,
 ) -> Judgement:
     """Return the judgement of a file with what it imports or includes, over all its readings."""
-    text = whole.text
-    backend, foreign = target_of(request.file, request.backend, text)
+    text, (backend, foreign) = whole.text, target
     with _told_where(request.file):
         readings = foreign.readings(text)
     with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from septran.backends.base import Beside, Foreign
 from septran.errors import ConfigError, Span
 from septran.plan.wanted import read_source
+from septran.run.nesting import check_nesting
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"([^\"\n]+)\"[^\n]*$", re.MULTILINE)
 _HIDDEN = re.compile(
@@ -69,6 +71,37 @@ class Whole:
 
     def _place(self, line: int) -> tuple[str, int]:
         return self.lines[line - 1] if 0 < line <= len(self.lines) else ("", line)
+
+
+def text_of(file: Path) -> str:
+    """Return the text that tells which target a user's file is for. Raises ConfigError C170, C173."""
+    return read_python(file) if file.suffix == ".py" else _included(file).text
+
+
+def whole_of(file: Path, foreign: Foreign) -> Whole:
+    """Return a user's file with what it includes, or imports of the files beside it. Raises ConfigError C170, C173; Unjudged."""
+    if file.suffix != ".py":
+        return _included(file)
+    if foreign.beside is None:
+        return Whole(read_python(file), ())
+    found = foreign.beside(file, read_python(file), Beside(read_python, elsewhere))
+    return Whole(found.text, found.lines, found.files)
+
+
+def _included(file: Path) -> Whole:
+    return with_includes(file, read_source(file, "C170"))
+
+
+def read_python(file: Path) -> str:
+    """Return a Python file's text; raises ConfigError C170, it cannot be read or nests too deep."""
+    text = read_source(file, "C170")
+    check_nesting(file, text, "C170")
+    return text
+
+
+def elsewhere(path: Path, folder: Path) -> bool:
+    """Whether a file is outside of a folder, or behind a link."""
+    return _linked(path, folder) or not path.resolve().is_relative_to(folder)
 
 
 def with_includes(file: Path, text: str) -> Whole:
@@ -134,7 +167,7 @@ class _Reader:
             if not found.is_file():
                 continue
             real = found.resolve()
-            if not real.is_relative_to(self.folder) or linked(found, self.folder):
+            if elsewhere(found, self.folder):
                 raise self.refused(
                     line, f"it includes {word!r}, which is not a plain file in its own folder"
                 )
@@ -145,7 +178,7 @@ class _Reader:
         return ConfigError.of("C173", f"{self.file}: {what}", Span(str(self.file), line))
 
 
-def linked(path: Path, folder: Path) -> bool:
+def _linked(path: Path, folder: Path) -> bool:
     """Whether a file, or a folder on the way to it from `folder`, is a link."""
     return any(
         p.is_symlink() for p in (path, *path.parents) if p != folder and p.is_relative_to(folder)

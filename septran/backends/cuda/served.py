@@ -22,7 +22,8 @@ from septran.backends.cuda.toolchain import emulation, headers
 from septran.backends.judged.c_foreign import ENTRY
 from septran.backends.judged.inline_text import Extension, python_of
 from septran.backends.judged.python_file import ATTRIBUTES, IMPORTS, NAMES, lay_torch_host
-from septran.backends.text.python_host import Rules, needed
+from septran.backends.text.python_host import needed
+from septran.backends.text.python_rules import Rules
 from septran.host import object_gate
 from septran.host.link import SILENCED, trusted_object
 from septran.host.reached import reached

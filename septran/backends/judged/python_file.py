@@ -11,14 +11,13 @@ from pathlib import Path
 from septran.backends.base import Host, HostCall, HostParam, Reading, as_it_is
 from septran.backends.text.python_host import (
     NO_STARS,
-    Rules,
     Stars,
     any_function,
     changed_inside,
     module_class,
     needed,
-    objections,
 )
+from septran.backends.text.python_rules import Rules, objections
 from septran.kernel import Kernel, KernelParam
 
 MODULE = "ModelNew"

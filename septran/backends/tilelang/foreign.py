@@ -25,7 +25,9 @@ from septran.backends.judged.python_file import (
     refusals,
     versions_asked,
 )
-from septran.backends.text.python_host import Rules, decorators, host_functions
+from septran.backends.judged.python_imports import merged
+from septran.backends.text.python_host import decorators, host_functions
+from septran.backends.text.python_rules import Rules
 from septran.backends.tilesim.eager_text import eager_text, shape_of, tensors_of
 from septran.kernel import Kernel
 
@@ -329,6 +331,7 @@ FOREIGN = Foreign(
     readings=partial(asks_device, archs=_DEVICES),
     between_calls=between_calls,
     elsewhere=versions_asked,
+    beside=merged,
     sizes=sizes_asked,
     mixes=True,
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),

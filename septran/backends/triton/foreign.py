@@ -23,8 +23,10 @@ from septran.backends.judged.python_file import (
     refusals,
     versions_asked,
 )
+from septran.backends.judged.python_imports import merged
 from septran.backends.judged.record import recorded
-from septran.backends.text.python_host import Rules, decorators, host_functions
+from septran.backends.text.python_host import decorators, host_functions
+from septran.backends.text.python_rules import Rules
 from septran.backends.triton.accesses import launch_of
 from septran.backends.triton.toolchain import RUNTIME, write
 from septran.kernel import Kernel, KernelParam
@@ -106,6 +108,7 @@ FOREIGN = Foreign(
     readings=partial(asks_device, archs=_DEVICES),
     between_calls=between_calls,
     elsewhere=versions_asked,
+    beside=merged,
     sizes=sizes_asked,
     mixes=True,
     # torch places tensors on a GPU at multiples of far more, and descriptors ask for 16

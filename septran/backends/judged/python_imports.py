@@ -11,48 +11,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from septran.backends.base import Beside, Merged, Unjudged
 from septran.backends.text.python_host import defined_names, needed, used_names
-from septran.errors import ConfigError, Span
-from septran.plan.wanted import read_source
-from septran.run.judge_includes import Whole, linked, with_includes
-from septran.run.nesting import check_nesting
 
 _MOST = 32
 """Files beside it, at most."""
 
 
-def whole_of(file: Path) -> Whole:
-    """Return a user's file with what it includes or imports of the files beside it. Raises ConfigError C170, C173."""
-    text = read_source(file, "C170")
-    if file.suffix != ".py":
-        return with_includes(file, text)
-    check_nesting(file, text, "C170")
-    return with_imports(file, text)
-
-
-def with_imports(file: Path, text: str) -> Whole:
+def merged(file: Path, text: str, beside: Beside) -> Merged:
     """Return a Python file's text after the files in its folder, and below, that it imports names from.
 
     `from .x import a` and `from x import a` name x.py beside the file that says so, `from pkg.sub.x import a` the one of a package whose
     folders end in that of the judged file. Any other import stays, and is judged by the rules for imports.
 
     Raises:
-        ConfigError: C170, a file beside it cannot be read or is no Python. C173, one is behind a link, there are too many, or
-            one name means two things in them.
+        Unjudged: a file beside it is no Python or behind a link, there are too many, or one name means two things in them.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Whole(text, ())  # its own error says more
-    reader = _Reader(file)
+        return Merged(text)  # its own error says more
+    reader = _Reader(file, beside)
     if not any(reader.beside(file, node) for node in _imports(tree)):
-        return Whole(text, ())
+        return Merged(text)
     main = reader.read(file, "", text)
     reader.check_names()
     first = [(row, "", n) for row, _, n in main if row.startswith("from __future__")]
     rows = first + [row for part in reader.parts.values() for row in part.rows]
     rows += [("" if row.startswith("from __future__") else row, name, n) for row, name, n in main]
-    return Whole(
+    return Merged(
         "\n".join(row for row, _, _ in rows) + "\n",
         tuple((name, n) for _, name, n in rows),
         tuple(reader.parts[path].name for path in reader.parts),
@@ -73,8 +60,9 @@ class _Part:
 
 
 class _Reader:
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, beside: Beside) -> None:
         self.file, self.folder = file, file.resolve().parent
+        self.files = beside
         self.parts: dict[Path, _Part] = {}
         self.said: dict[str, dict[str, str]] = {}
         """name -> file -> what it means there"""
@@ -90,27 +78,25 @@ class _Reader:
             if other is None:
                 continue
             names = self._names(tree, node, other)
-            self._want(other, {a.name for a in names})
+            self._want(other, {a.name for a in names}, node.lineno)
             given = [f"{a.asname} = {a.name}" for a in names if a.asname not in (None, a.name)]
             last = node.end_lineno or node.lineno
             rows[node.lineno - 1 : last] = ["; ".join(given)] + [""] * (last - node.lineno)
         self._note(name, "\n".join(rows))
         return [(row, name, number) for number, row in enumerate(rows, start=1)]
 
-    def _want(self, path: Path, names: set[str]) -> None:
+    def _want(self, path: Path, names: set[str], line: int) -> None:
         """Keep what `names` of a file need; a file that imports from this one again gets what it wants in the end."""
         part = self.parts.pop(path, None)
         if part is None:
-            text = read_source(path, "C170")
-            check_nesting(path, text, "C170")
+            text = self.files.read(path)
             try:
                 ast.parse(text)
             except (SyntaxError, ValueError) as e:
-                line = getattr(e, "lineno", None) or 1
-                raise ConfigError.of("C170", f"{path}: {e}", Span(str(path), line)) from e
+                raise Unjudged(line, f"{path.name}:{getattr(e, 'lineno', 1)}: {e}") from e
             part = _Part(path.relative_to(self.folder).as_posix(), text)
         if len(self.parts) >= _MOST:
-            raise self._refused(path, f"more than {_MOST} files beside it are imported")
+            raise Unjudged(line, f"more than {_MOST} files beside it are imported")
         before, part.wanted = set(part.wanted), part.wanted | names
         if part.wanted != before or not part.rows:
             self.parts[path] = part  # before what it imports: two files may import from each other
@@ -123,7 +109,7 @@ class _Reader:
     def _names(self, tree: ast.Module, node: ast.ImportFrom, other: Path) -> list[ast.alias]:
         if [a.name for a in node.names] != ["*"]:
             return node.names
-        offered = defined_names(ast.parse(read_source(other, "C170")))
+        offered = defined_names(ast.parse(self.files.read(other)))
         return [ast.alias(n) for n in sorted(offered & used_names(tree)) if n[:1] != "_"]
 
     def beside(self, path: Path, node: ast.ImportFrom) -> Path | None:
@@ -143,8 +129,11 @@ class _Reader:
             found = folder.joinpath(*names).with_suffix(".py")
             if not found.is_file() or found.resolve() == self.file.resolve():
                 continue
-            if linked(found, self.folder) or not found.resolve().is_relative_to(self.folder):
-                raise self._refused(path, f"it imports from {node.module}, which is not a plain file in its own folder", node.lineno)  # fmt: skip
+            if self.files.elsewhere(found, self.folder):
+                raise Unjudged(
+                    node.lineno,
+                    f"it imports from {node.module}, which is not a plain file in its own folder",
+                )
             return found.resolve()
         return None
 
@@ -163,22 +152,13 @@ class _Reader:
                     self.said.setdefault(bound, {})[name] = f"{name}:{bound}"
 
     def check_names(self) -> None:
-        """Raise ConfigError C173 where a name means two things."""
+        """Raise Unjudged where a name means two things."""
         for name, of in self.said.items():
             if len(set(of.values())) > 1:
                 files = " and ".join(file or self.file.name for file in of)
-                raise self._refused(
-                    self.file,
-                    f"{name} means different things in {files}, which are judged as one module",
+                raise Unjudged(
+                    1, f"{name} means different things in {files}, which are judged as one module"
                 )
-
-    def _refused(self, path: Path, what: str, line: int = 1) -> ConfigError:
-        return ConfigError.of(
-            "C173",
-            f"{path}: {what}",
-            Span(str(path), line),
-            help="put what the kernel needs into one file",
-        )
 
 
 def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:

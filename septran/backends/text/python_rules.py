@@ -1,0 +1,157 @@
+"""What somebody's Python file may not say: imports, names and attributes that no kernel needs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from septran.backends.text.python_host import Stars, root_of
+from septran.backends.text.python_scopes import local_names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a file may say. imports: modules. names, attributes: words that it may not use; `torch.x` is that one only.
+
+    kernel: whether a function is device code, which may use only imports of `device_roots`; it is read, not run, where
+    `device_attributes` names words that mean something else there.
+    """
+
+    imports: frozenset[str]
+    names: frozenset[str]
+    attributes: frozenset[str]
+    kernel: Callable[[ast.AST], bool]
+    device_roots: frozenset[str]
+    device_attributes: frozenset[str] = frozenset()
+    stars: Stars = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    """packages of which any module may be imported: what stands for them says what it lacks"""
+    spared: frozenset[str] = frozenset()
+    """full names that may be used although what they are in may not"""
+
+    def may_import(self, module: str) -> bool:
+        """Whether a file may import a module."""
+        return module in self.imports or module.partition(".")[0] in self.packages
+
+
+def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
+    """Return (kind, what, line) of everything that `text` may not say."""
+    tree = ast.parse(text)
+    imported = _imported(tree)
+    device = {id(n) for f in ast.walk(tree) if rules.kernel(f) for n in _read_only(f)}
+    own = local_names(tree) | {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and _dotted(node, imported) in rules.spared
+        for inner in ast.walk(node.value)
+    }
+    found = [
+        one
+        for node in ast.walk(tree)
+        if id(node) not in own
+        and not (id(node) in device and getattr(node, "attr", "") in rules.device_attributes)
+        for one in _objection(node, rules, imported)
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and rules.kernel(node):
+            found += _in_kernel(node, rules, imported)
+    return tuple(dict.fromkeys(found))
+
+
+def _read_only(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is in the body of device code that is read and never run as Python."""
+    for stmt in getattr(function, "body", ()):
+        yield from ast.walk(stmt)
+
+
+def _objection(
+    node: ast.AST, rules: Rules, imported: Mapping[str, str]
+) -> Iterator[tuple[str, str, int]]:
+    line = getattr(node, "lineno", 0)
+    match node:
+        case ast.Import(names=names):
+            for alias in names:
+                if not rules.may_import(alias.name):
+                    yield "import", f"imports {alias.name}", line
+        case ast.ImportFrom(module=module, level=level, names=names):
+            if level or not rules.may_import(str(module)):
+                yield "import", f"imports from {'.' * level}{module or ''}", line
+            for alias in names:
+                known = {alias.name, f"{module}.{alias.name}"} & rules.attributes
+                if known or alias.name[:1] in ("_", "*"):
+                    yield "import", f"imports {module}.{alias.name}", line
+        case ast.Name(id=word) if word in rules.names:
+            yield "name", f"uses {word}", line
+        case ast.Call(func=ast.Name(id="hasattr"), args=[of, *_]) if root_of(of) not in imported:
+            yield (
+                "name",
+                f"asks what {ast.unparse(of)} has, which is another object in an interpreter",
+                line,
+            )
+        case ast.Call(func=ast.Attribute() as called, args=[], keywords=[]) if (
+            _dotted(called, imported) == "torch.finfo"
+        ):
+            yield "attribute", "asks torch.finfo() of torch's default dtype", line
+        case ast.Attribute(attr="__name__", value=ast.Call()):
+            yield (
+                "attribute",
+                "asks for the name of a class, which is another in an interpreter",
+                line,
+            )
+        case ast.Attribute(attr=word):
+            dotted = _dotted(node, imported)
+            if isinstance(node.ctx, ast.Store) and dotted.startswith("torch.backends."):
+                return
+            if dotted and not isinstance(node.ctx, ast.Load):
+                yield "attribute", f"changes {dotted}", line
+            if word in rules.attributes or dotted in rules.attributes or _private(word):
+                yield (
+                    "attribute",
+                    f"uses {dotted if dotted in rules.attributes else f'.{word}'}",
+                    line,
+                )
+
+
+def _dotted(node: ast.Attribute, imported: Mapping[str, str]) -> str:
+    """Return the full name of an attribute of something imported, "" for any other."""
+    parts, at = [node.attr], node.value
+    while isinstance(at, ast.Attribute):
+        parts.append(at.attr)
+        at = at.value
+    known = imported.get(at.id) if isinstance(at, ast.Name) else None
+    return ".".join([known, *reversed(parts)]) if known else ""
+
+
+def _private(word: str) -> bool:
+    """Whether an attribute is somebody's inside; `kernel._init_handles()` is what tutorials call."""
+    if word in ("_init_handles", "__init__", "__name__", "__version__", "_asdict", "_replace"):
+        return False
+    return word.startswith("_")
+
+
+def _in_kernel(
+    node: ast.FunctionDef, rules: Rules, imported: Mapping[str, str]
+) -> Iterator[tuple[str, str, int]]:
+    """Device code computes with its own language: anything else would only work in an interpreter."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in imported:
+            root = imported[inner.id].split(".")[0]
+            if root not in rules.device_roots:
+                yield (
+                    "kernel",
+                    f"device code of {node.name} uses {imported[inner.id]}",
+                    inner.lineno,
+                )
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                found[name] = alias.name if alias.asname else name
+        elif isinstance(node, ast.ImportFrom):
+            found.update({a.asname or a.name: f"{node.module}.{a.name}" for a in node.names})
+    return found
