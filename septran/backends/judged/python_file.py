@@ -28,7 +28,7 @@ _CHILD = Path(__file__).resolve().parent / "child"
 IMPORTS = frozenset(
     """
     __future__ torch torch.nn torch.nn.functional torch.autograd torch.cuda math typing functools itertools dataclasses
-    enum collections collections.abc operator contextlib warnings logging packaging packaging.version
+    enum collections collections.abc operator contextlib warnings logging
     """.split()
 )
 NAMES = frozenset(
@@ -39,7 +39,7 @@ NAMES = frozenset(
 )
 ATTRIBUTES = frozenset(
     """
-    torch.__version__ torch.version.cuda torch.version.git_version torch.version.debug
+    torch.__version__ triton.__version__ tilelang.__version__ torch.version.cuda torch.version.git_version torch.version.debug
     torch.backends torch.get_float32_matmul_precision torch.initial_seed torch.accelerator torch.is_autocast_enabled
     torch.is_autocast_cpu_enabled torch.get_autocast_dtype torch.get_autocast_gpu_dtype torch.compiler.is_compiling
     torch.compiler.is_dynamo_compiling torch.compiler.is_exporting torch.get_default_dtype torch.get_default_device
@@ -61,14 +61,6 @@ ATTRIBUTES = frozenset(
 _ASKS_DEVICE = re.compile(
     r"\b(?:get_device_(?:name|capability|properties)|get_current_target(?!\(\)\.backend\b)|multi_?processor_?count|get_num_sms|total_memory|max_shared_mem)\b"
 )
-
-
-_VERSIONS = re.compile(r"\b(triton|tilelang)\.__version__")
-
-
-def versions_asked(text: str) -> tuple[str, ...]:
-    """Return whose version a file asks for; it is judged with those that are installed here."""
-    return tuple(sorted({m[0] for m in _VERSIONS.finditer(text)}))
 
 
 def asks_device(text: str, archs: tuple[tuple[str, str], ...]) -> tuple[Reading, ...]:

@@ -21,7 +21,6 @@ from septran.backends.judged.python_file import (
     host_params,
     lay_torch_host,
     refusals,
-    versions_asked,
 )
 from septran.backends.judged.python_imports import merged
 from septran.backends.judged.record import recorded
@@ -107,7 +106,6 @@ FOREIGN = Foreign(
     loader="triton_host.py.j2",
     readings=partial(asks_device, archs=_DEVICES),
     between_calls=between_calls,
-    elsewhere=versions_asked,
     beside=merged,
     sizes=sizes_asked,
     mixes=True,
