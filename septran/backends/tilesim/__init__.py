@@ -3,8 +3,9 @@
 Two dialects: GPU TileLang (CUDA and HIP) and TileLang for Ascend NPU IR. What a device would punish
 is an error with the generated line: scratch memory out of bounds, several T.Parallel iterations
 writing one element, an iteration reading what another writes, two blocks writing one element,
-shapes and memories TileLang refuses, capacity. Fresh memory holds NaN, and values are rounded to
-their dtype after each operation. Not modelled: layouts, asynchronous copies, timing.
+shapes and memories TileLang refuses, capacity, what is read before an asynchronous copy or product
+was waited for, a wait that never ends. Fresh memory holds NaN, and values are rounded to their
+dtype after each operation. Not modelled: layouts, the barriers TileLang's compiler places, timing.
 """
 
 from __future__ import annotations

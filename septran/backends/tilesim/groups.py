@@ -59,9 +59,8 @@ class Barrier:
 class Barriers:
     """T.alloc_barrier: one barrier, or as many as a list says."""
 
-    def __init__(self, counts: list[int], *, one: bool) -> None:
+    def __init__(self, counts: list[int]) -> None:
         self.all = [Barrier(n) for n in counts]
-        self.one = one
 
     def __getitem__(self, index: object) -> Barrier:
         k = as_int(index, "a barrier's number")
@@ -240,14 +239,12 @@ def group_names(machine: Machine) -> dict[str, Any]:
     """Return what warp groups call."""
 
     def alloc_barrier(arrive_count: object) -> Barriers:
-        counts = arrive_count
-        listed = list(counts) if isinstance(counts, list | tuple) else [counts]
+        several = isinstance(arrive_count, list | tuple)
+        listed = list(arrive_count) if several else [arrive_count]  # type: ignore[call-overload]
         numbers = [as_int(n, "an arrive count") for n in listed]
-
-        def make() -> Barriers:
-            return Barriers(numbers, one=not isinstance(counts, list | tuple))
-
-        found: Barriers = make() if machine.crew is None else machine.crew.shared(make)
+        if machine.crew is None:
+            return Barriers(numbers)
+        found: Barriers = machine.crew.shared(lambda: Barriers(numbers))
         return found
 
     def barrier_of(x: object) -> Barrier:
