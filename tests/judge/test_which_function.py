@@ -181,3 +181,45 @@ def test_a_kernel_may_be_wrapped_for_torch_compile(tmp_path, capsys):
     file.write_text(text.replace(launch, "    torch.library.custom_op\n    add_kernel[grid]("))
     assert main(call) == 1
     assert "[V210]" in capsys.readouterr().out
+
+
+FLAT = """
+import tilelang.language as T
+import tilelang
+
+@tilelang.jit
+def doubled(X, Y):
+    N = T.const("N")
+    X: T.Tensor((N, 2), T.float32)
+    Y: T.Tensor((N, 2), T.float32)
+    with T.Kernel(1):
+        flat = T.Tensor((N * 2,), T.float32, Y.data)
+        flat[0] = helper(X)
+
+def helper(x):
+    return x
+"""
+
+
+def test_only_the_language_is_handed_memory():
+    """What Python code gets of it could be computed with here, and on no device."""
+
+    def refused(text):
+        return [what for _, what, _ in refusals(text, "doubled", rules=RULES)]
+
+    assert refused(FLAT) == []
+    for change in (
+        "return x.data",
+        "return x[0:1].read()",
+        "return T.Tensor((1,), 'float32', [x.data])",
+        "return x[0].buffer",
+    ):
+        assert refused(FLAT.replace("return x", change)), change
+    shadowed = "def Tensor(*a):\n    return a[-1].sum()\n"
+    assert refused(
+        FLAT.replace("def helper", shadowed + "class T:\n    Tensor = Tensor\n\ndef helper")
+    )
+    wrapped = FLAT.replace("def helper", "def jit(f):\n    return f\n\n@jit\ndef helper").replace(
+        "return x", "with T.Kernel(1):\n        return x.data"
+    )
+    assert refused(wrapped), "a decorator's name makes nothing of it the language"

@@ -14,8 +14,8 @@ from septran.backends.text.python_scopes import local_names
 class Rules:
     """What a file may say. imports: modules. names, attributes: words that it may not use; `torch.x` is that one only.
 
-    kernel: whether a function is device code, which may use only imports of `device_roots`; it is read, not run, where
-    `device_attributes` names words that mean something else there.
+    kernel: whether a function is device code, which may use only imports of `device_roots`. handed: an attribute that may be
+    given to these functions of the language, and to nothing else.
     """
 
     imports: frozenset[str]
@@ -23,7 +23,7 @@ class Rules:
     attributes: frozenset[str]
     kernel: Callable[[ast.AST], bool]
     device_roots: frozenset[str]
-    device_attributes: frozenset[str] = frozenset()
+    handed: tuple[str, frozenset[str]] = ("", frozenset())
     stars: Stars = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     """packages of which any module may be imported: what stands for them says what it lacks"""
@@ -39,8 +39,8 @@ def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
     """Return (kind, what, line) of everything that `text` may not say."""
     tree = ast.parse(text)
     imported = _imported(tree)
-    device = {id(n) for f in ast.walk(tree) if rules.kernel(f) for n in _read_only(f)}
-    own = local_names(tree) | {
+    own = local_names(tree) | set(_handed(tree, rules, imported))
+    own |= {
         id(inner)
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and _dotted(node, imported) in rules.spared
@@ -50,7 +50,6 @@ def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
         one
         for node in ast.walk(tree)
         if id(node) not in own
-        and not (id(node) in device and getattr(node, "attr", "") in rules.device_attributes)
         for one in _objection(node, rules, imported)
     ]
     for node in ast.walk(tree):
@@ -59,10 +58,20 @@ def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _read_only(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is in the body of device code that is read and never run as Python."""
-    for stmt in getattr(function, "body", ()):
-        yield from ast.walk(stmt)
+def _handed(tree: ast.Module, rules: Rules, imported: Mapping[str, str]) -> Iterator[int]:
+    """Yield the ids of attributes `x.data` in `T.Tensor(shape, dtype, x.data)`, T being what was imported and nothing else."""
+    word, takers = rules.handed
+    bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}  # fmt: skip
+    bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    for call in ast.walk(tree) if word else ():
+        match call:
+            case ast.Call(ast.Attribute(ast.Name(root)) as func, args) if root not in bound:
+                if _dotted(func, imported) in takers:
+                    given = [*args, *(k.value for k in call.keywords)]
+                    yield from (
+                        id(a) for a in given if isinstance(a, ast.Attribute) and a.attr == word
+                    )
 
 
 def _objection(

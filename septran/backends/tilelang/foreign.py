@@ -54,10 +54,12 @@ _RULES = Rules(
     names=NAMES,
     # words of the simulator's own objects: device code reaches arrays through its language only
     attributes=ATTRIBUTES
-    | {"data", "owner", "ready", "machine", "whole", "claim", "interpreter", "walk"},
+    | set(
+        "data owner ready machine whole claim interpreter walk read write buffer inside unwritten".split()
+    ),
     kernel=_is_kernel,
     device_roots=frozenset({"tilelang", "math", "typing", "__future__", "tvm"}),
-    device_attributes=frozenset({"data"}),
+    handed=("data", frozenset({"tilelang.language.Tensor", "tilelang.language.Buffer"})),
     stars={"tilelang.autotuner": ("autotune",)},
     packages=("tilelang", "tvm"),
 )

@@ -45,7 +45,7 @@ class Given:
 
     shape: tuple[int, ...]
     dtype: str
-    array: Array | None
+    _array: Array | None
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Eager(Traced):
         SHIFTS.another_launch()
         self.machine.another_call()
         self._walked(given, _Call(list(results)))
-        tensors = [g.array for g in given.values() if isinstance(g, Given)]
+        tensors = [g._array for g in given.values() if isinstance(g, Given)]
         return self.written(self._call.views, [*tensors, *results])
 
     def _walked(self, given: Mapping[str, Any], call: _Call) -> Any:
@@ -128,7 +128,7 @@ class Eager(Traced):
         for other, value in list(names.items()):
             names[other] = settled(value, sizes)
         full = settled_type(kind, sizes)
-        array = held.array
+        array = held._array
         if array is None:
             array = np.empty(full.shape, np.uint16 if full.dtype == "bfloat16" else full.dtype)
         if held.dtype != full.dtype:

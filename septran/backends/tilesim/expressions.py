@@ -55,6 +55,16 @@ UNARY: dict[type, Callable[[Any], Any]] = {
 }
 
 
+_SHOWN = ("shape", "dtype")
+_OFFERED = {"DType": ("bits", "itemsize")}
+"""what a kernel's text may ask of the simulator's own objects; their insides are no part of the language"""
+
+
+def _is_own(holder: object) -> bool:
+    """Whether an object is the simulator's; what it offers as a name of the language, modules among it, is not."""
+    return (type(holder).__module__ or "").rpartition(".")[0] == __name__.rpartition(".")[0]
+
+
 class Expressions:
     """Evaluates expressions; what it calls may leave the loops that the statements run."""
 
@@ -95,7 +105,7 @@ class Expressions:
                     return (
                         holder  # its memory: T.Tensor(shape, dtype, A.data) is another view of it
                     )
-                if isinstance(holder, Operand | Buffer) and attr not in ("shape", "dtype"):
+                if attr not in _OFFERED.get(type(holder).__name__, _SHOWN) and _is_own(holder):
                     raise SimError("name", f"{ast.unparse(base)} has no {attr}")
                 return getattr(holder, attr)
             case ast.BinOp(left, op, right):

@@ -32,41 +32,49 @@ class Barrier:
     """One mbarrier. arrivals: how many complete a phase."""
 
     def __init__(self, arrivals: int) -> None:
-        self.arrivals = arrivals
-        self.pending = arrivals
-        self.phases = 0
-        self.copies: list[tuple[Any, Any]] = []
+        self._arrivals = arrivals
+        self._pending = arrivals
+        self._phases = 0
+        self._copies: list[tuple[Any, Any]] = []
 
     def arrive(self, threads: int) -> None:
         """Count arrivals; a complete phase lets its copies land."""
-        if threads > self.pending:
+        if threads > self._pending:
             raise SimError(
                 "race",
-                f"{threads} threads arrive at a barrier whose phase {self.pending} more complete: the rest counts for the next one",
+                f"{threads} threads arrive at a barrier whose phase {self._pending} more complete: the rest counts for the next one",
             )
-        self.pending -= threads
-        if self.pending == 0:
-            self.pending = self.arrivals
-            self.phases += 1
-            land(self.copies)
-            self.copies = []
+        self._pending -= threads
+        if self._pending == 0:
+            self._pending = self._arrivals
+            self._phases += 1
+            land(self._copies)
+            self._copies = []
+
+    def carries(self, target: Any, data: Any) -> None:
+        """Let a copy land when the phase that is under way is over."""
+        self._copies.append((target, data))
 
     def over(self, parity: int) -> bool:
         """Whether the last phase that is over has this parity."""
-        return self.phases % 2 != parity
+        return self._phases % 2 != parity
 
 
 class Barriers:
     """T.alloc_barrier: one barrier, or as many as a list says."""
 
     def __init__(self, counts: list[int]) -> None:
-        self.all = [Barrier(n) for n in counts]
+        self._all = [Barrier(n) for n in counts]
+
+    def only(self) -> Barrier | None:
+        """Return the barrier where there is but one."""
+        return self._all[0] if len(self._all) == 1 else None
 
     def __getitem__(self, index: object) -> Barrier:
         k = as_int(index, "a barrier's number")
-        if not 0 <= k < len(self.all):
-            raise SimError("bounds", f"barrier {k} of {len(self.all)}")
-        return self.all[k]
+        if not 0 <= k < len(self._all):
+            raise SimError("bounds", f"barrier {k} of {len(self._all)}")
+        return self._all[k]
 
 
 def land(copies: list[tuple[Any, Any]]) -> None:
@@ -248,11 +256,10 @@ def group_names(machine: Machine) -> dict[str, Any]:
         return found
 
     def barrier_of(x: object) -> Barrier:
-        if isinstance(x, Barriers) and len(x.all) == 1:
-            return x.all[0]
-        if not isinstance(x, Barrier):
+        found = x.only() if isinstance(x, Barriers) else x
+        if not isinstance(found, Barrier):
             raise SimError("type", f"{type(x).__name__} is no barrier")
-        return x
+        return found
 
     def crew() -> Any:
         if machine.crew is None:
@@ -288,7 +295,7 @@ def group_names(machine: Machine) -> dict[str, Any]:
         buffer.landed(where, "copies to")
         data = narrow(source.read().reshape(target.extent), target.dtype)
         buffer.flying[where] = True
-        barrier_of(barrier).copies.append((target, data))
+        barrier_of(barrier).carries(target, data)
 
     def sync_threads(barrier_id: object = None, arrive_count: object = None) -> None:
         if machine.crew is None:

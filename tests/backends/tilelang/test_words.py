@@ -157,6 +157,10 @@ def main(X: T.Tensor((2, 5, 6, 4), "float32"), Y: T.Tensor((32, 36), "float32"))
 
 
 REFUSED = {
+    "an array's inside": ("x = A[0:4, 0:4].read()", "has no read"),
+    "a buffer's inside": ("x = A.owner", "has no owner"),
+    "a barrier's inside": ("b = T.alloc_barrier(128)\nx = b._all", "has no _all"),
+    "a value's inside": ("x = A[0, 0].value()", "has no value"),
     "loop_break": ("T.loop_break()", "break and continue leave serial loops"),
     "break in T.Parallel": ("for i in T.Parallel(4):\n    break", "break and continue leave serial loops"),
     "assert": ("T.device_assert(bx > 3)", "device_assert fails"),
