@@ -99,14 +99,18 @@ class Eager(Traced):
         self.asks(env)
         self._call = call
         self.machine.arrays = []
+        before = self.machine.declare, self.machine.empty
         self.machine.declare = self._declare  # type: ignore[method-assign]
         self.machine.empty = self._empty
-        for name, value in given.items():
-            kind = self.signature.parameters[name].annotation
-            env[name] = value
-            if isinstance(value, Given) and isinstance(kind, TensorType):
-                self._declare(name, kind, env)
-        return self.walk(env)
+        try:
+            for name, value in given.items():
+                kind = self.signature.parameters[name].annotation
+                env[name] = value
+                if isinstance(value, Given) and isinstance(kind, TensorType):
+                    self._declare(name, kind, env)
+            return self.walk(env)
+        finally:
+            self.machine.declare, self.machine.empty = before  # type: ignore[method-assign]
 
     def _declare(self, name: str, kind: Any, names: dict[str, Any]) -> None:
         """`A: T.Tensor(..)`: the tensor's extents say what the symbols are, here and from here on."""
