@@ -128,6 +128,23 @@ def test_one_name_means_one_thing(tmp_path: Path) -> None:
         with_imports(file, text)
 
 
+def test_a_misfit_is_told_at_the_line_of_the_users_file(tmp_path: Path, capsys) -> None:
+    file = laid(tmp_path)
+    code = septran(["judge", str(file), "--reference", str(REFERENCES / "attention_half.py")])
+    line = MAIN.split("\n").index("def add(x, y):") + 1
+    assert code == 2
+    assert f"--> {file}:{line}:" in capsys.readouterr().err
+
+
+def test_not_more_files_than_anybody_has(tmp_path: Path) -> None:
+    text = MAIN
+    for k in range(40):
+        (tmp_path / f"part{k}.py").write_text(f"def part{k}():\n    return {k}\n")
+        text = text.replace("import torch\n", f"import torch\nfrom part{k} import part{k}\n", 1)
+    with pytest.raises(Unjudged, match="more than 32 files"):
+        with_imports(laid(tmp_path, main=text), text)
+
+
 def test_nothing_from_elsewhere(tmp_path: Path) -> None:
     outside = tmp_path / "tools.py"
     outside.write_text(TOOLS)

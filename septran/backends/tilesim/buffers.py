@@ -106,6 +106,12 @@ class Buffer:
         before = self.reader[where]
         self.reader[where] = np.where((before == -1) | (before == block), block, -2)
 
+    def fly(self, where: Any, *, under_way: bool) -> None:
+        """Note that an asynchronous write into `where` is under way, or is over."""
+        if self.flying is None:
+            self.flying = np.zeros(self.data.shape, np.bool_)
+        self.flying[where] = under_way
+
     def landed(self, where: Any, does: str) -> None:
         """Raise when an asynchronous copy into `where` is under way."""
         if self.flying is not None and np.any(self.flying[where]):

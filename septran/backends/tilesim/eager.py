@@ -55,6 +55,7 @@ class _Call:
     arrays: list[Array] | None
     results: list[tuple[tuple[int, ...], str]] = field(default_factory=list)
     made: list[Buffer] = field(default_factory=list)
+    named: dict[str, Buffer] = field(default_factory=dict)
     views: list[tuple[Buffer, Array]] = field(default_factory=list)
     sizes: dict[Symbol, int] = field(default_factory=dict)
 
@@ -68,8 +69,8 @@ class Eager(Traced):
 
     def plan(
         self, given: Mapping[str, Any]
-    ) -> tuple[list[tuple[tuple[int, ...], str]], list[int], bool]:
-        """Return shapes and dtypes of what T.empty makes, which of them are returned, and whether in a tuple.
+    ) -> tuple[list[tuple[tuple[int, ...], str]], list[int | str], bool]:
+        """Return shapes and dtypes of what T.empty makes, what is returned (its number, or a parameter), and whether in a tuple.
 
         given: parameter -> `Given`, or a value.
         """
@@ -81,9 +82,10 @@ class Eager(Traced):
         listed = (
             list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
         )
-        if not all(any(x is m for m in self._call.made) for x in listed):
-            raise NotImplementedError("an eager kernel that returns what T.empty did not make")
-        places = [next(k for k, m in enumerate(self._call.made) if m is x) for x in listed]
+        known = {id(b): n for n, b in self._call.named.items()} | {id(b): k for k, b in enumerate(self._call.made)}  # fmt: skip
+        if not all(id(x) in known for x in listed):
+            raise NotImplementedError("an eager kernel that returns what is no tensor of its call")
+        places = [known[id(x)] for x in listed]
         return self._call.results, places, isinstance(found, list | tuple)
 
     def launch(self, given: Mapping[str, Any], results: Sequence[Array]) -> list[int]:
@@ -141,6 +143,7 @@ class Eager(Traced):
             )
         buffer = self.tensor(name, full, array)
         self._call.views.append((buffer, array))
+        self._call.named[name] = buffer
         return buffer
 
     def _empty(self, *shape: Any, dtype: object = "float32") -> Buffer:

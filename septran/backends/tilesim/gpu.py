@@ -22,7 +22,9 @@ from .numbers import number_names
 from .threads import by_thread, each_element, thread_names
 from .tiles import (
     accumulate,
+    begin,
     fill,
+    land,
     matrix,
     merge,
     move,
@@ -202,11 +204,9 @@ def gpu_names(machine: Machine) -> dict[str, Any]:
         """A product that is there when it was waited for (wgmma); those into one accumulator come in order."""
         target = place(c, None)
         where, buffer = target.inside("write of"), target.buffer
-        if buffer.flying is None:
-            buffer.flying = np.zeros(buffer.shape, np.bool_)
-        buffer.flying[where] = False
+        buffer.fly(where, under_way=False)
         gemm(a, b, c, *args, **kwargs)
-        buffer.flying[where] = True
+        buffer.fly(where, under_way=True)
         machine.core.products.append(target)
 
     def wait_products(most: object = 0) -> None:
@@ -215,9 +215,9 @@ def gpu_names(machine: Machine) -> dict[str, Any]:
         done = products[: len(products) - keep]
         machine.core.products = products[len(done) :]
         for target in done:
-            target.buffer.flying[target.inside("write of")] = False
+            target.buffer.fly(target.inside("write of"), under_way=False)
         for target in machine.core.products:
-            target.buffer.flying[target.inside("write of")] = True
+            target.buffer.fly(target.inside("write of"), under_way=True)
 
     def transpose(src: object, dst: object, *_: object, **__: object) -> None:
         source, target = place(src, None), place(dst, None)
@@ -268,14 +268,7 @@ def gpu_names(machine: Machine) -> dict[str, Any]:
         source, target = pair(src, dst)
         if (source.buffer.scope, target.buffer.scope) != ("global", "shared"):
             raise SimError("memory", "T.async_copy copies from global to shared memory")
-        where = target.inside("write of")
-        buffer = target.buffer
-        if buffer.flying is None:
-            buffer.flying = np.zeros(buffer.shape, np.bool_)
-        buffer.landed(where, "copies to")
-        data = narrow(source.read().reshape(target.extent), target.dtype)
-        buffer.flying[where] = True
-        machine.core.copies.append((target, data))
+        machine.core.copies.append((target, begin(source, target)))
 
     def wait_group(most: object) -> None:
         """Let all but the last `most` groups of asynchronous copies land."""
@@ -287,9 +280,7 @@ def gpu_names(machine: Machine) -> dict[str, Any]:
         )
         for one in done:
             if one is not None:
-                target, data = one
-                target.buffer.flying[target.inside("write of")] = False
-                target.write(data)
+                land(*one)
 
     def view(src: object, shape: object = None, dtype: object = None, **_: object) -> Buffer:
         if not isinstance(src, Buffer) or (dtype is not None and dtype_name(dtype) != src.dtype):

@@ -11,14 +11,12 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .buffers import Buffer, as_int
 from .errors import SimError
 from .forms import KernelScope
 from .handover import Handover
 from .machine import Core, Machine
-from .tiles import pair
+from .tiles import begin, land, pair
 from .values import narrow
 
 GROUP = 128
@@ -48,7 +46,8 @@ class Barrier:
         if self._pending == 0:
             self._pending = self._arrivals
             self._phases += 1
-            land(self._copies)
+            for target, data in self._copies:
+                land(target, data)
             self._copies = []
 
     def carries(self, target: Any, data: Any) -> None:
@@ -75,13 +74,6 @@ class Barriers:
         if not 0 <= k < len(self._all):
             raise SimError("bounds", f"barrier {k} of {len(self._all)}")
         return self._all[k]
-
-
-def land(copies: list[tuple[Any, Any]]) -> None:
-    """Let asynchronous copies land: (region, data)."""
-    for target, data in copies:
-        target.buffer.flying[target.inside("write of")] = False
-        target.write(data)
 
 
 class Crew:
@@ -289,13 +281,7 @@ def group_names(machine: Machine) -> dict[str, Any]:
             raise SimError("memory", "T.tma_copy copies between global and shared memory")
         if barrier is None:
             raise SimError("type", "T.tma_copy into shared memory needs barrier=")
-        where, buffer = target.inside("write of"), target.buffer
-        if buffer.flying is None:
-            buffer.flying = np.zeros(buffer.shape, np.bool_)
-        buffer.landed(where, "copies to")
-        data = narrow(source.read().reshape(target.extent), target.dtype)
-        buffer.flying[where] = True
-        barrier_of(barrier).carries(target, data)
+        barrier_of(barrier).carries(target, begin(source, target))
 
     def sync_threads(barrier_id: object = None, arrive_count: object = None) -> None:
         if machine.crew is None:

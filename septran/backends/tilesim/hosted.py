@@ -18,7 +18,7 @@ import torch
 from septran_torch_host import DEVICE, Gate, HostError, gate_digest, own_work
 from septran_torch_states import Module
 
-from .common import DType, Symbol, TensorType
+from .common import DType, Symbol, TensorType, ceildiv
 from .eager import Eager, Given, is_eager
 from .errors import SimError
 from .machine import Dialect, Machine
@@ -28,6 +28,10 @@ ACCUSED = ("race", "bounds", "uninitialised", "async", "deadlock")
 """kinds of errors that are mistakes of the kernel on any device; others are what TileLang or this emulator does not take"""
 REFUSED = ("capacity", "launch", "shape", "dtype", "memory", "parallel", "rebind")
 """kinds of errors for which TileLang itself refuses the kernel"""
+
+
+def _next_power_of_2(n: Any) -> int:
+    return 1 << max(0, int(n) - 1).bit_length()
 
 
 def _multiprocessors(*_: object) -> int:
@@ -77,12 +81,12 @@ class Hosted:
             "lazy_jit": self.jit,
             "compile": self.compile,
             "autotune": self.autotune,
-            "cdiv": lambda a, b: -(-a // b),
+            "cdiv": ceildiv,
             "PassConfigKey": _Words(),
             "TensorSupplyType": _Words(),
             "JITKernel": Kernel,
             "DataType": DType,
-            "next_power_of_2": lambda n: 1 << max(0, int(n) - 1).bit_length(),
+            "next_power_of_2": _next_power_of_2,
             "set_log_level": lambda *_: None,
             "__version__": "0.1.15",
         }
@@ -96,8 +100,8 @@ class Hosted:
             "tilelang.carver.arch": {"driver": driver},
             "tilelang.carver.arch.driver": {"get_num_sms": _multiprocessors},
             "tilelang.math": {
-                "cdiv": lambda a, b: -(-a // b),
-                "next_power_of_2": self.names()["next_power_of_2"],
+                "cdiv": ceildiv,
+                "next_power_of_2": _next_power_of_2,
             },
             "tvm": {"DataType": DType},
             "tilelang.tvm": {"DataType": DType},
@@ -243,7 +247,7 @@ class EagerKernel:
             return self._eager.launch(filled, flat[len(tensors) :])
 
         self._host.launched(run, [*arrays.values(), *outs], [*tensors.values(), *made])
-        back = [made[k] for k in places]
+        back = [made[k] if isinstance(k, int) else tensors[k] for k in places]
         return tuple(back) if several else back[0] if back else None
 
     def get_kernel_source(self, *_: object, **__: object) -> str:
@@ -251,9 +255,15 @@ class EagerKernel:
         return ""
 
     def compile(self, *_: object, **fixed: Any) -> Callable[..., Any]:
-        """Stand for `.compile(..)`: what is called with tensors afterwards."""
-        numbers = {n: v for n, v in fixed.items() if not isinstance(v, torch.Tensor)}
-        return lambda *args, **kwargs: self(*args, **{**numbers, **kwargs})
+        """Stand for `.compile(..)`: what is called with tensors afterwards; of `T.const` a call's tensors say the values."""
+        params = self._eager.signature.parameters
+        numbers = {
+            n: v for n, v in fixed.items() if n in params and not isinstance(v, torch.Tensor)
+        }
+        free = [n for n in params if n not in numbers]
+        return lambda *args, **kwargs: self(
+            **dict(zip(free, args, strict=False)), **{**numbers, **kwargs}
+        )
 
 
 class Kernel:

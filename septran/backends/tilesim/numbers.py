@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .common import DType, unary
+from .common import DType, ceildiv, unary
 from .errors import SimError
 from .values import (
     BYTES,
@@ -187,7 +186,6 @@ def number_names() -> dict[str, Any]:
         "popcount": _bits(_ones),
         "clz": _bits(_leading),
         "likely": lambda x: x,
-        "cdiv": lambda a, b: -(-a // b),
+        "cdiv": ceildiv,
         "align_up": lambda a, b: -(-a // b) * b,
-        "next_power_of_2": lambda n: 1 << max(0, math.ceil(math.log2(n))),
     }

@@ -93,6 +93,21 @@ def move(source: Region, target: Region) -> None:
     target.write(data, missing=None if missing is None else missing.reshape(target.extent))
 
 
+def begin(source: Region, target: Region) -> Array:
+    """Begin a copy that lands later; return what it carries. Nobody may touch where it goes until `land`."""
+    where = target.inside("write of")
+    target.buffer.landed(where, "copies to")
+    data = narrow(source.read().reshape(target.extent), target.dtype)
+    target.buffer.fly(where, under_way=True)
+    return data
+
+
+def land(target: Region, data: Array) -> None:
+    """End a copy."""
+    target.buffer.fly(target.inside("write of"), under_way=False)
+    target.write(data)
+
+
 def matrix(x: object, what: str) -> tuple[Array, str]:
     """Return a 2-D operand of a matrix product; leading dims of extent 1 are dropped."""
     region = place(x, None)

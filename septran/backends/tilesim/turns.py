@@ -103,7 +103,7 @@ class Loops:
 
     def caught(self) -> Any:
         """Run one step of the innermost loop."""
-        return self._open[-1].caught() if self._open else Loop(self._machine, ends=True).caught()
+        return self._open[-1].caught()
 
     def leave(self, *, for_good: bool) -> None:
         """Do what `break` or `continue` says.

@@ -46,6 +46,12 @@ SHUFFLES = {
     "T.warp_reduce_max(X[tx])": np.repeat(X.reshape(4, 32).max(1), 32),
     "T.warp_reduce_min(X[tx])": np.repeat(X.reshape(4, 32).min(1), 32),
     "T.get_lane_idx() + 100 * T.get_warp_idx()": (LANE + 100 * (np.arange(128) // 32)).astype(np.float32),
+    "T.tvm_warp_shuffle_up(0xFFFFFFFF, X[tx], 3, 32, 32)": X[np.where(LANE >= 3, np.arange(128) - 3, np.arange(128))],
+    "T.tvm_warp_shuffle_down(0xFFFFFFFF, X[tx], 3, 32, 32)": X[np.where(LANE + 3 < 32, np.arange(128) + 3, np.arange(128))],
+    "T.Cast('float32', T.warp_reduce_bitor(tx) + 1000 * T.warp_reduce_bitand(tx))": np.arange(128) // 32 * 32.0 * 1001 + 31,
+    "T.Cast('float32', T.warp_reduce_sum(tx))": np.repeat(np.arange(128).reshape(4, 32).sum(1), 32),
+    "T.Cast('float32', T.get_warp_idx_sync() + 10 * T.get_warp_group_idx() + T.get_thread_extent(0))": np.arange(128) // 32 + 128,
+    "T.Cast('float32', T.get_thread_bindings()[0] + T.get_thread_bindings()[1])": np.arange(128),
     "T.Cast('float32', T.shuffle_elect(64))": (np.arange(128) % 64 == 0).astype(np.float32),
 }  # fmt: skip
 

@@ -32,7 +32,48 @@ def run(tmp_path: Path, body: str) -> np.ndarray:
     return out
 
 
+_UNIT = np.tanh(A)
 NUMBERS = {
+    "T.tan(A[i, j])": np.tan(A),
+    "T.asin(T.tanh(A[i, j])) + T.acos(T.tanh(A[i, j])) * 2.0": np.arcsin(_UNIT)
+    + 2 * np.arccos(_UNIT),
+    "T.asinh(A[i, j])": np.arcsinh(A),
+    "T.acosh(T.abs(A[i, j]) + 1.5)": np.arccosh(np.abs(A) + 1.5),
+    "T.atanh(T.tanh(A[i, j]) * 0.5)": np.arctanh(_UNIT * 0.5),
+    "T.nearbyint(A[i, j] * 4.0)": np.rint(A * 4),
+    "T.ieee_frcp(A[i, j])": 1 / A,
+    "T.ieee_fsqrt(T.abs(A[i, j])) + T.ieee_frsqrt(T.abs(A[i, j]))": np.sqrt(np.abs(A))
+    + 1 / np.sqrt(np.abs(A)),
+    "T.ieee_add(A[i, j], 1.0, 'rn') * T.ieee_sub(A[i, j], 1.0, 'rn')": (A + 1) * (A - 1),
+    "T.ieee_mul(A[i, j], 3.0, 'rn')": A * 3,
+    "T.ieee_fmaf(A[i, j], 2.0, 1.0, 'rn')": A * 2 + 1,
+    "T.__exp10(A[i, j])": 10.0**A,
+    "T.__log(T.abs(A[i, j])) + T.__log2(T.abs(A[i, j])) + T.__log10(T.abs(A[i, j]))": np.log(
+        np.abs(A)
+    )
+    + np.log2(np.abs(A))
+    + np.log10(np.abs(A)),
+    "T.__sin(A[i, j]) + T.__cos(A[i, j]) * 2.0 + T.__tan(A[i, j]) * 4.0": np.sin(A)
+    + 2 * np.cos(A)
+    + 4 * np.tan(A),
+    "T.bitwise_or(I[i, j], 5)": N | 5,
+    "T.bitwise_xor(I[i, j], 5)": N ^ 5,
+    "T.bitwise_not(I[i, j])": ~N,
+    "T.shift_right(I[i, j], 2)": N >> 2,
+    "64 >> (T.abs(I[i, j]) % 4)": 64 >> (np.abs(N) % 4),
+    "5 | I[i, j]": N | 5,
+    "5 ^ I[i, j]": N ^ 5,
+    "T.Cast('float32', T.Or(A[i, j] > 1, I[i, j] > 20))": (A > 1) | (N > 20),
+    "T.Cast('float32', T.isfinite(A[i, j] / (I[i, j] - 3)))": np.isfinite(
+        A / np.where(N == 3, np.nan, N - 3)
+    ),
+    "T.if_then_else(T.likely(A[i, j] > 0), 1.0, 2.0)": np.where(A > 0, 1, 2),
+    "T.align_up(T.abs(I[i, j]), 8) + T.cdiv(T.abs(I[i, j]), 8)": -(-np.abs(N) // 8) * 9,
+    "T.Cast('float32', T.max_value('bfloat16')) / 1e30 + 0.0 * A[i, j]": np.full(
+        (4, 32), float.fromhex("0x1.fep127") / 1e30
+    ),
+    "T.uint(I[i, j] * I[i, j]) + T.long(0)": N * N,
+    "T.double(A[i, j]) + T.short(1) + T.float(1.0)": A + 2,
     "T.log1p(T.abs(A[i, j]))": np.log1p(np.abs(A)),
     "T.exp10(A[i, j])": 10.0**A,
     "T.log10(T.fabs(A[i, j]))": np.log10(np.abs(A)),
@@ -117,7 +158,38 @@ TILES = {
         "for m, n in T.Persistent([4, 32], 1, bx):\n    Y[m, n] = A[m, n]",
         A,
     ),
-    "a thread's index nowhere": ("Y[T.get_block_binding(0), 0] = 1.0", None),
+    "the block's index": (
+        "T.copy(A, Y)\nY[T.get_block_binding(0), 0] = A[T.get_block_bindings()[0], 0] + 1.0",
+        A + np.eye(4, 32) * (np.arange(4) == 0)[:, None],
+    ),
+    "quads added": (
+        "T.fill(Y[0:4, 0:32], 0.0)\nfor i, j in T.Parallel(4, 8):\n    T.atomic_addx4(Y[i, 4 * j], A[i, 4 * j])",
+        A,
+    ),
+    "atomic or": (
+        'b = T.alloc_shared((4,), "int32")\nT.clear(b)\nfor i, j in T.Parallel(4, 32):\n    T.atomic_or(b[i], I[i, j])\n'
+        "for i, j in T.Parallel(4, 32):\n    Y[i, j] = b[i]",
+        np.repeat(np.bitwise_or.reduce(N, 1, keepdims=True), 32, 1),
+    ),
+    "atomic load and store": (
+        "for i, j in T.Parallel(4, 32):\n    T.atomic_store(Y[i, j], T.atomic_load(A[i, j]) + 1.0)",
+        A + 1,
+    ),
+    "and, exclusive or": (
+        'b = T.alloc_fragment((4, 32), "int32")\nr = T.alloc_fragment((4,), "int32")\nx = T.alloc_fragment((4,), "int32")\nT.copy(I, b)\n'
+        "T.reduce_bitand(b, r, dim=1)\nT.reduce_bitxor(b, x, dim=1)\nT.reduce_bitxor(b, x, dim=1, clear=False)\n"
+        "for i, j in T.Parallel(4, 32):\n    Y[i, j] = r[i] + x[i]",
+        np.repeat(np.bitwise_and.reduce(N, 1, keepdims=True), 32, 1),
+    ),
+    "a reducer of minima": (
+        'r = T.alloc_reducer((4,), "int32", "min")\nT.reducer_init(r)\nfor i, j in T.Parallel(4, 32):\n    T.reducer_update(r[i], I[i, j])\n'
+        "T.finalize_reducer(r)\nfor i, j in T.Parallel(4, 32):\n    Y[i, j] = r[i]",
+        np.repeat(N.min(1, keepdims=True), 32, 1),
+    ),
+    "views": (
+        "f = T.view(Y, (128,))\ng = T.reshape(A, (128,))\nfor i in T.Parallel(128):\n    f[i] = g[i]",
+        A,
+    ),
 }  # fmt: skip
 
 
@@ -125,9 +197,6 @@ TILES = {
 def test_what_is_done_with_tiles(name: str, tmp_path: Path) -> None:
     body, want = TILES[name]
     found = run(tmp_path, body)
-    if want is None:
-        assert found[0, 0] == 1
-        return
     np.testing.assert_allclose(found, np.asarray(want, np.float32), rtol=1e-5, atol=1e-6)
 
 

@@ -71,10 +71,8 @@ def two_moments(X, eps: T.float32 = 0.0):
 
 
 def relu_of(x):
-    """A host function that calls one."""
-    y = torch.empty_like(x)
-    relu(x, y)
-    return y
+    """A host function that calls one, made for a size beforehand; it gives back what it was given."""
+    return relu.compile(M=x.shape[0])(x, torch.empty_like(x))
 
 
 @tilelang.jit
@@ -87,6 +85,7 @@ def relu(X, Y):
         while j < N:
             Y[i, j] = T.max(X[i, j], 0)
             j = j + 1
+    return Y
 
 
 if __name__ == "__main__":
