@@ -183,6 +183,7 @@ class Foreign:
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     beside: file, text, what lies beside it -> the text with what it imports from there; None: it imports nothing of a user's.
     otherwise: what judges the file where `kernel` raises `Unjudged`, or where torch may compute; its hosts are the same.
+    device: how the file runs on a GPU as its users run it, None: only as above. on_device: as `kernel`, what runs there; None: the same Kernel.
     """
 
     suffixes: tuple[str, ...]
@@ -212,6 +213,11 @@ class Foreign:
     mixes: bool = False
     beside: Callable[[Path, str, Beside], Merged] | None = None
     otherwise: Foreign | None = None
+    device: OnDevice | None = None
+    on_device: (
+        Callable[[str, HostCall, tuple[KernelParam, ...], str], tuple[Kernel, tuple[str, ...]]]
+        | None
+    ) = None
     claims: Callable[[str], bool] = lambda text: True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -46,6 +46,13 @@ from septran.verify.warp_accesses import told
     help="Operators that torch may compute beside the kernels (matmul,conv2d or all); the verdict names them.",
 )
 @click.option("--specials", is_flag=True, help="Also NaN, infinities, denormals and signed zeros.")
+@click.option(
+    "--where",
+    type=click.Choice(["emulated", "auto", "device"]),
+    default="emulated",
+    show_default=True,
+    help="Whether it also runs on a GPU, after the emulation: never, where one is here, or always.",
+)
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
 @click.option(
     "--evidence",
@@ -62,6 +69,7 @@ def command(
     numbers: tuple[str, ...],
     allow_torch: tuple[str, ...],
     specials: bool,
+    where: Literal["auto", "device", "emulated"],
     seed: int | None,
     evidence: Path | None,
 ) -> int:
@@ -82,6 +90,7 @@ def command(
         numbers=parse_numbers(numbers),
         specials=specials,
         allow_torch=allow_torch,
+        where=where,
         seed=seed,
     )
     term = terminal()
@@ -108,6 +117,8 @@ def show(result: Mapping[str, Any], term: Terminal) -> None:
         lines.append(
             ("errors", f"{used:.0f} % of what is allowed; largest {float(result['max_error']):.3g}")
         )
+    if result["device"]["calls"] and result["ok"]:
+        lines.append(("on the GPU", _on_gpu(result["device"])))
     if result["proved"]:
         lines.append(("proved", ", ".join(result["proved"])))
     lines += [("not proven", f"{rule}: {why}") for rule, why in result["not_proven"].items()]
@@ -119,3 +130,11 @@ def show(result: Mapping[str, Any], term: Terminal) -> None:
     lines.append(("seed", str(result["seed"])))
     width = max(len(name) for name, _ in lines)
     term.result(head + "\n" + "".join(f"  {n.ljust(width)}  {t}\n" for n, t in lines))
+
+
+def _on_gpu(found: Mapping[str, Any]) -> str:
+    told = f"{found['gpu']}: right in {found['calls']} calls"
+    if not found["seconds"]:
+        return told
+    own, torch = float(found["seconds"]), float(found["torch_seconds"])
+    return f"{told}; {1e6 * own:.1f} us a call, torch's operators {1e6 * torch:.1f} us ({torch / own:.2f} x)"

@@ -42,7 +42,8 @@ def told(verdict: Verdict) -> Verdict:
         return replace(verdict, hint="the language refuses such a kernel")
     emulated = verdict.where == "emulated"
     uncompiled = verdict.code == "V201" and emulated
-    if uncompiled or (verdict.code == "V205" and any(w in verdict.message for w in _LACKS)):
+    lacks = verdict.where != "device" and any(w in verdict.message for w in _LACKS)
+    if uncompiled or (verdict.code == "V205" and lacks):
         text = f"the emulation lacks something: {verdict.message}"
         return verdict.unavailable("V217", text, "nothing is known about the kernel")
     return verdict

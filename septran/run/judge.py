@@ -18,38 +18,33 @@ from septran import backends
 from septran.backends.base import Backend, Foreign, Host, HostCall, Reading, Unjudged
 from septran.errors import ConfigError, Span
 from septran.kernel import Kernel, KernelParam, content_hash
-from septran.outcome import Level, Status
+from septran.outcome import Level
 from septran.plan.wanted import Wanted, load_wanted, read_source
 from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
 from septran.run.host_call import Numbers
 from septran.run.judge_call import called
+from septran.run.judge_device import OnGpu, with_device
 from septran.run.judge_includes import Whole, text_of, whole_of
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
 from septran.run.judge_states import with_states
+from septran.run.judge_steps import AFTER, built_and_ran, ran, refused, with_unset
 from septran.run.judge_target import candidates, entry_of, target_of
 from septran.run.judge_torch import Computed, computed, with_torch
 from septran.settings import Settings
-from septran.toolchain.built import Built
-from septran.toolchain.hosted import UNLINKED
-from septran.toolchain.machine_asked import kept_between_calls, machine_asked
-from septran.toolchain.watched import starts_threads
-from septran.trial.place import Place, place_in
+from septran.trial.place import Place, device_place, place_in
+from septran.trial.place import Wanted as Where
 from septran.verify.moved import with_other_surroundings
 from septran.verify.noted import with_noted_accesses
 from septran.verify.points import points
-from septran.verify.problem import Problem
 from septran.verify.races import watch
 from septran.verify.sought import search_for, with_sought_inputs
 from septran.verify.verdict import Verdict, write_evidence
-from septran.verify.verify import Request, verify
+from septran.verify.verify import Request
 from septran.verify.warp_accesses import with_files
 
 SCHEMA = "septran.judge/1"
-_AFTER = "calls after those that were made: {} live from call to call"
-# a pool of threads that shrank cannot grow again where no thread may be started
-_TEAM = re.compile(r"\b(?:num_threads\s*\(\s*\w+|omp_set_num_threads\s*\(\s*\w+|omp\s+parallel)")
 Progress = Callable[[str], None]
 INLINE_COPY = "kernel.py"
 """what messages call a Python file whose CUDA is written inside it"""
@@ -61,7 +56,8 @@ class JudgeRequest:
 
     entry: the host function, "" to find it. backend: "" to tell it from the file. numbers: values of the host
     function's number parameters by name. specials: also NaN, infinities and denormals. seed: of the secret inputs.
-    allow_torch: operators that torch may compute beside the kernels, by name, or "all".
+    allow_torch: operators that torch may compute beside the kernels, by name, or "all". where: "emulated"
+    runs it without a GPU, "device" on one of this machine after that, "auto" does so where there is one.
     """
 
     file: Path
@@ -72,6 +68,7 @@ class JudgeRequest:
     specials: bool = False
     seed: int | None = None
     allow_torch: tuple[str, ...] = ()
+    where: Where = "emulated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +77,7 @@ class Judgement:
 
     left_out: lines of the file that the entry does not need, which were not run. sha: of file and reference.
     proof: of bounds and races, from the text and the launches that were made. by_torch: operators that torch computed, with lines.
+    device: what a GPU of this machine showed.
     """
 
     request: JudgeRequest
@@ -91,6 +89,7 @@ class Judgement:
     sha: str
     proof: Proof = field(default_factory=Proof)
     by_torch: tuple[str, ...] = ()
+    device: OnGpu = field(default_factory=OnGpu)
 
     @property
     def code(self) -> int:
@@ -125,6 +124,7 @@ class Judgement:
             "not_checked": list(verdict.not_checked),
             "proved": list(self.proof.proved),
             "not_proven": dict(self.proof.not_proven),
+            "device": self.device.to_json(),
             "exit_code": self.code,
             "verdict": plain,
         }
@@ -166,6 +166,7 @@ def _judged_whole(
 ) -> Judgement:
     """Return the judgement of a file with what it imports or includes, over all its readings."""
     text, (backend, foreign) = whole.text, target
+    device = _device(request, settings, backend, foreign)
     with _told_where(request.file):
         readings = foreign.readings(text)
     with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:
@@ -174,9 +175,9 @@ def _judged_whole(
         done: list[Reading] = []
         for number, read in enumerate(readings):
             own = folder / f"reading{number}" if number else folder
-            last = _with_lines(
-                _judged(request, settings, backend, foreign, read, own, whole, progress), whole
-            )
+            there = None if number else device
+            last = _judged(request, settings, backend, foreign, read, own, whole, there, progress)
+            last = _with_lines(last, whole)
             if number and read.flags and last.verdict.code == "V201":
                 continue  # nobody has such a build; it is not among those that the card names
             found.append(last)
@@ -185,6 +186,18 @@ def _judged_whole(
                 return _for_devices(last, read.devices)
     names = foreign.elsewhere(text) if foreign.elsewhere is not None else ()
     return _on_all(found[0], done, names)
+
+
+def _device(
+    request: JudgeRequest, settings: Settings, backend: Backend, foreign: Foreign
+) -> Place | None:
+    """Return the place of a GPU that the file is also run on, None for none; raises EnvironmentProblem V113 when one was asked for."""
+    if request.where == "emulated" or foreign.device is None:
+        return None
+    place = device_place(settings, backend, foreign.device, backends.resolve_arch(backend, None))
+    if request.where == "device":
+        place.require()
+    return None if place.trouble else place
 
 
 def _with_lines(found: Judgement, whole: Whole) -> Judgement:
@@ -232,9 +245,10 @@ def _judged(
     read: Reading,
     folder: Path,
     whole: Whole,
+    device: Place | None,
     progress: Progress,
 ) -> Judgement:
-    """Return what was found out about one reading of a file; the evidence goes into `folder`."""
+    """Return what was found out about one reading of a file, and on a device; the evidence goes into `folder`."""
     text = read.text
     with _told_where(request.file):
         hosts = candidates(request.file, request.entry, foreign, text)
@@ -284,7 +298,9 @@ def _judged(
     search = None if foreign.sought is not None else search_for(kernel, sessions)
     objections = foreign.objections(text, host.name) if foreign.objections else ()
     if objections:
-        verdict = _refused(request, kernel.sha, backend.name, place.where, objections)
+        verdict = refused(
+            request.file, request.seed, kernel.sha, backend.name, place.where, objections
+        )
     else:
         progress(f"building {request.file.name}")
         (folder / "build").mkdir(parents=True, exist_ok=True)
@@ -300,7 +316,7 @@ def _judged(
             search=search,
         )
         progress("running it on secret inputs")
-        verdict = _verdict(kernel, built, problem, folder, asked)
+        verdict = ran(kernel, built, problem, folder, asked)
         if verdict.passed:
             progress("looking for what few inputs, sizes and machines show")
         if foreign.noted is not None:
@@ -311,7 +327,7 @@ def _judged(
             verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
         # after the threads: a race changes results in any build, whatever its variables hold
         if verdict.passed and foreign.unset is not None:
-            verdict = _unset(verdict, kernel, foreign.unset, problem, folder, asked)
+            verdict = with_unset(verdict, kernel, foreign.unset, problem, folder, asked)
         how = foreign.sought or search
         verdict = with_sought_inputs(verdict, kernel, built, problem, how, folder / "sought", sessions)  # fmt: skip
         verdict = with_other_surroundings(verdict, kernel, built, problem, sessions)
@@ -320,9 +336,7 @@ def _judged(
                 asked=foreign.sizes(text),
                 call=call_of,
                 kernel=lambda c, w: foreign.kernel(text, c, w.problem.params, arch)[0],
-                judged=lambda k, p, at: _at_another_size(
-                    place, k, p, at, replace(asked, search=None)
-                ),
+                judged=lambda k, p, at: built_and_ran(place, k, p, at, replace(asked, search=None)),
                 numbers=request.numbers,
                 native=place.where == "native",
             )
@@ -337,14 +351,22 @@ def _judged(
             params = wanted.problem.params
             proof = prove(foreign, text, str(request.file), call, params, folder)
             verdict = with_proof(verdict, proof)
+    shown = OnGpu()
+    if verdict.passed and device is not None:
+        progress("running it on the GPU")
+        verdict, shown = with_device(
+            verdict, foreign, whole.text, call, device, problem, folder / "device",
+            seed=request.seed, kernel=kernel,
+        )  # fmt: skip
     skipped: tuple[str, ...] = (
         () if request.specials else ("NaN, infinities, denormals: ask with --specials",)
     )
     kept = foreign.between_calls(text, host.name) if foreign.between_calls is not None else ()
     if kept:
-        skipped += (_AFTER.format(", ".join(kept)),)
+        skipped += (AFTER.format(", ".join(kept)),)
     verdict = _in_the_users_file(told(verdict), kernel, request.file)
-    missing = (*verdict.not_checked, *foreign.unchecked, *skipped)
+    unseen = (text for text in foreign.unchecked if not shown.settles(text))
+    missing = (*verdict.not_checked, *unseen, *skipped)
     verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
     write_evidence(verdict, folder, files={})
     own = (whole.text, read_source(request.reference, "C134"))
@@ -357,6 +379,7 @@ def _judged(
         left_out=left_out,
         proof=proof,
         by_torch=beside.told(),
+        device=shown,
         sha=content_hash([*own, host.name, backend.name]),
     )
 
@@ -395,74 +418,6 @@ def _in_the_users_file(verdict: Verdict, kernel: Kernel, file: Path) -> Verdict:
     return replace(verdict, **texts, accesses=with_files(verdict.accesses, said))
 
 
-def _verdict(
-    kernel: Kernel, built: Built, problem: Problem, folder: Path, request: Request
-) -> Verdict:
-    """Return the verdict; a file that the static host cannot hold is not run in a process worth attacking instead."""
-    what = ""
-    if built.foreign and starts_threads(built):
-        what = "it starts threads of its own"
-    elif built.foreign and (asked := machine_asked(built, kernel.entry)):
-        what = f"it asks for {', '.join(asked)}, so it may do something else where the answer is another"
-    elif built.refused:
-        what = built.refused
-    elif UNLINKED in built.not_checked:
-        what = "it needs shared libraries"
-    if not what:
-        verdict = verify(
-            kernel, _with_state(built, kernel.entry), problem, run_dir=folder, request=request
-        )
-        sized = len(set(_TEAM.findall(kernel.source))) > 1
-        if not (sized and verdict.code == "V205" and "the operating system" in verdict.message):
-            return verdict
-        what = "teams of one size (the first that it asks for); it ended where a team was to have more threads"
-    return Verdict.of(
-        kernel, where=request.where, dims=problem.dims, seed=request.seed
-    ).unavailable(
-        "V217",
-        f"the static host, which judges such files, has not what this one needs: {what}",
-        "OpenMP's threads, the C and C++ libraries and memory are there",
-    )
-
-
-def _at_another_size(
-    place: Place, kernel: Kernel, problem: Problem, folder: Path, request: Request
-) -> Verdict:
-    (folder / "build").mkdir(parents=True, exist_ok=True)
-    built = place.build(kernel, folder / "build")
-    return _verdict(kernel, built, problem, folder, request)
-
-
-def _unset(
-    verdict: Verdict,
-    kernel: Kernel,
-    builds: Callable[[Kernel, Path], Iterator[Built]],
-    problem: Problem,
-    folder: Path,
-    request: Request,
-) -> Verdict:
-    """Return the verdict, or that of a build that is wrong because variables nobody set hold something else in it."""
-    for number, built in enumerate(builds(kernel, folder / "unset")):
-        if not built.ok:
-            continue
-        again = _verdict(kernel, built, problem, folder / f"unset{number}", request)
-        # they are slow, and larger on the stack: only what is computed counts, and that it is the same twice and in each order
-        if again.code in ("V202", "V208", "V209"):
-            return replace(
-                again,
-                message=f"a variable that nobody set (uninitialised) decides: {again.message}",
-            )
-    return verdict
-
-
-def _with_state(built: Built, entry: str) -> Built:
-    """Return the build, saying what its calls may tell one from another by."""
-    kept = kept_between_calls(built, entry) if built.foreign else ()
-    if not kept:
-        return built
-    return replace(built, not_checked=(*built.not_checked, _AFTER.format(", ".join(kept))))
-
-
 @contextmanager
 def _told_where(file: Path) -> Iterator[None]:
     """Give what a file says that cannot be judged its place: C173."""
@@ -470,28 +425,3 @@ def _told_where(file: Path) -> Iterator[None]:
         yield
     except Unjudged as e:
         raise ConfigError.of("C173", f"{file}: {e.what}", Span(str(file), e.line)) from e
-
-
-def _refused(
-    request: JudgeRequest,
-    sha: str,
-    backend: str,
-    where: Any,
-    objections: tuple[tuple[str, str, int], ...],
-) -> Verdict:
-    """Return the verdict on a file that says what no kernel needs; nothing of it has run."""
-    told = [f"{request.file.name}:{line} {what}" for _, what, line in objections]
-    return Verdict(
-        level=Level.REJECTED,
-        status=Status.REJECTED,
-        where=where,
-        kernel=request.file.stem,
-        kernel_sha=sha,
-        backend=backend,
-        arch="",
-        code="V216" if any(kind == "kernel" for kind, _, _ in objections) else "V210",
-        message="; ".join(told[:5]),
-        hint="what the entry does not need may stay in the file: it is left out before",
-        seed=request.seed,
-        diagnostics=tuple({"kind": k, "message": w, "line": n} for k, w, n in objections),
-    )

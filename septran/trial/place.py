@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from septran import gpu
-from septran.backends.base import Availability, Backend, Built, Capability
+from septran.backends.base import Availability, Backend, Built, Capability, OnDevice
 from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
 from septran.plan.cores import cores
@@ -104,6 +104,20 @@ def place_of(backend: Backend, arch: str, wanted: str, threads: int) -> Place:
         sessions=sessions,
         trouble=trouble,
     )
+
+
+def device_place(settings: Settings, backend: Backend, how: OnDevice, arch: str) -> Place:
+    """Return where files that SepTran did not write run on a GPU of this machine; `trouble` where none fits.
+
+    how: such files run there. arch: taken where the GPU runs it, else the first of the target's that it runs.
+    """
+    own = replace(backend, device=how)
+    found = device_for(own, arch)
+    for other in backend.arches if isinstance(found, gpu.Missing) else ():
+        if isinstance(device_for(own, other), gpu.Gpu):
+            arch = other
+            break
+    return place_in(settings, own, arch, "device")
 
 
 def _not_runnable(backend: Backend) -> EnvironmentProblem | None:

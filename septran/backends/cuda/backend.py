@@ -10,7 +10,7 @@ from pathlib import Path
 from septran.backends.base import Availability, Backend, Capability, OnDevice
 from septran.backends.cuda.dialect import HIP
 from septran.backends.cuda.emit import emit
-from septran.backends.cuda.foreign import FOREIGN
+from septran.backends.cuda.foreign import FOREIGN, ON_TORCH
 from septran.backends.cuda.inline import FOREIGN as INLINE
 from septran.backends.cuda.leaves import library_leaf, signature
 from septran.backends.cuda.passes.place_fragments import place_fragments
@@ -139,7 +139,7 @@ CUDA_C = Backend(
     functions=RARE,
     movement=("scan", "argreduce", "gather", "scatter_acc"),
     load=load,
-    foreigns=(FOREIGN, INLINE),
+    foreigns=(FOREIGN, ON_TORCH, INLINE),
     device=OnDevice(vendor="nvidia", build=compile_device, loader="cuda_device.py.j2"),
 )
 

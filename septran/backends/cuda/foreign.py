@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall, Reading
+from septran.backends.cuda import foreign_device
 from septran.backends.cuda.cards import on_cards
 from septran.backends.cuda.noted import NOTED, NOTES, STARTS, believable, not_noted
 from septran.backends.cuda.nvcc_passes import readings
@@ -30,6 +31,7 @@ from septran.backends.judged.c_foreign import ENTRY, judged, plain_kernel, read_
 from septran.backends.judged.c_host import CFunction, blank, functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
 from septran.backends.judged.c_sizes import sizes_asked
+from septran.backends.judged.python_file import ON_DEVICE
 from septran.backends.judged.torch_text import (
     INCLUDE,
     call_text,
@@ -235,6 +237,8 @@ def _unordered(text: str) -> bool:
 FOREIGN = Foreign(
     suffixes=(".cu", ".cuh"),
     marks=(),
+    claims=lambda text: not on_torch(text),
+    device=foreign_device.ON_DEVICE,
     hosts=hosts,
     host=host,
     kernel=kernel,
@@ -257,3 +261,10 @@ FOREIGN = Foreign(
         "time: nothing was measured",
     ),
 )
+ON_TORCH = replace(
+    FOREIGN,
+    claims=on_torch,
+    device=ON_DEVICE,
+    on_device=foreign_device.extension,
+)
+"""files whose host functions take torch's tensors"""

@@ -19,8 +19,9 @@ from septran.backends.cuda.served import RULES, build, served_kernel, unset
 from septran.backends.judged import c_sizes, py_sizes
 from septran.backends.judged.inline_hosts import InlineHosts
 from septran.backends.judged.inline_text import Extension, extension, on_processor, python_of
-from septran.backends.judged.python_file import between_calls, refusals
+from septran.backends.judged.python_file import ON_DEVICE, as_kernel, between_calls, refusals
 from septran.backends.judged.torch_text import launching, torch_functions
+from septran.backends.text.python_host import any_function, module_class
 from septran.ir.size_asked import SizeAsked
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch, NotRead
@@ -51,6 +52,15 @@ def _may_run(text: str, read: Extension) -> None:
             )
     if re.search(r"\barg\s*\([^()]*\)\s*=", read.text):
         raise Unjudged(1, "parameters with default values in PYBIND11_MODULE")
+
+
+def _on_device(
+    text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
+) -> tuple[Kernel, tuple[str, ...]]:
+    """Return the file as a Kernel whose Python builds the extension and calls it, as its users do."""
+    if any_function(text, call.host.name) is None and module_class(text, call.host.name) is None:
+        raise Unjudged(call.host.line, f"{call.host.name} is no function of the file's Python")
+    return as_kernel(text, call, params, arch, backend="cuda_c")
 
 
 def _unsupported(text: str) -> tuple[str, ...]:
@@ -88,6 +98,8 @@ _READ = replace(
     launches=_launches,
     unordered=lambda text: PLAIN.unordered(extension(text).text),
     sizes=_sizes,
+    device=ON_DEVICE,
+    on_device=_on_device,
 )
 _RUN = replace(
     _READ,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from septran.backends.base import Host, HostCall, HostParam, Reading, as_it_is
+from septran.backends.base import Built, Host, HostCall, HostParam, OnDevice, Reading, as_it_is
 from septran.backends.text.python_host import (
     NO_STARS,
     Stars,
@@ -106,16 +107,13 @@ def as_kernel(
     *,
     backend: str,
     stars: Stars = NO_STARS,
+    made: Callable[[str, Host], str] = lambda text, host: "",
 ) -> tuple[Kernel, tuple[str, ...]]:
-    """Return the file as a Kernel, reduced to what its host function needs, and the lines that were left out."""
+    """Return the file as a Kernel, reduced to what its host function needs, and the lines that were left out.
+
+    made: how what is called comes from the entry: "factory", it is called with numbers first; "eager", with both at once; "" it is called.
+    """
     kept, left = needed(text, call.host.name, stars)
-    plan = {
-        "args": [asdict(a) for a in call.args],
-        "returns": call.returns,
-        "made_with": [asdict(a) for a in call.made_with],
-        "state": call.state,
-        "allow_torch": call.allow_torch,
-    }
     found = Kernel(
         name=call.host.name,
         backend=backend,
@@ -123,11 +121,29 @@ def as_kernel(
         entry=call.host.name,
         params=params,
         main=_MAIN,
-        files=((_MAIN, kept),),
+        files=(),
         leaves=(),
+    )
+    return called_from_python(found, kept, call, made(text, call.host)), left
+
+
+def called_from_python(kernel: Kernel, python: str, call: HostCall, made: str = "") -> Kernel:
+    """Return a kernel whose entry is the call of a function of the text `python`; files that it has besides stay. made: as of `as_kernel`."""
+    plan = {
+        "args": [asdict(a) for a in call.args],
+        "returns": call.returns,
+        "made_with": [asdict(a) for a in call.made_with],
+        "state": call.state,
+        "allow_torch": call.allow_torch,
+        "made": made,
+    }
+    return replace(
+        kernel,
+        entry=call.host.name,
+        main=_MAIN,
+        files=((_MAIN, python), *kernel.files),
         options=(("call", json.dumps(plan)),),
     )
-    return found, left
 
 
 def refusals(text: str, entry: str, *, rules: Rules) -> tuple[tuple[str, str, int], ...]:
@@ -139,3 +155,20 @@ def lay_torch_host(folder: Path, *more: str) -> None:
     """Write torch's side of a host function into `folder`, from which its child imports it; more: what else lies beside it."""
     for name in ("torch_host", "torch_left", "torch_mixed", "torch_states", *more):
         shutil.copyfile(_CHILD / f"{name}.py", folder / f"septran_{name}.py")
+
+
+def write_for_device(kernel: Kernel, folder: Path) -> Built:
+    """Write the file and what calls it on a GPU; the DSL compiles it there, when it is called."""
+    main = kernel.write(folder)
+    lay_torch_host(folder, "device_host")
+    return Built(ok=True, artifact=main, command=f"{kernel.main} on the GPU")
+
+
+ON_DEVICE = OnDevice(
+    vendor="nvidia",
+    build=write_for_device,
+    loader="python_device.py.j2",
+    # compilers are started when a kernel is first called
+    session=(("forks", True),),
+)
+"""how Python files run on a GPU, whatever launches"""

@@ -17,6 +17,7 @@ from septran.backends.judged.python_file import (
     IMPORTS,
     MODULE,
     NAMES,
+    ON_DEVICE,
     as_kernel,
     asks_device,
     between_calls,
@@ -311,6 +312,14 @@ def _only_numbers(tree: ast.Module, name: str) -> bool:
     return all(a in numbers or k >= first for k, a in enumerate(args))
 
 
+def _how_made(text: str, host: Host) -> str:
+    """Return how what is called comes from a host, as `as_kernel` takes it."""
+    if host.maker is None:
+        return ""
+    nodes = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef))
+    return "eager" if any(n.name == host.name and _is_eager(n) for n in nodes) else "factory"
+
+
 def build(kernel: Kernel, folder: Path) -> Built:
     """Write the file and the simulator beside it; nothing is compiled."""
     artifact = write_simulated(kernel, folder)
@@ -325,7 +334,7 @@ FOREIGN = Foreign(
     marks=("import tilelang", "from tilelang"),
     hosts=hosts,
     host=host,
-    kernel=partial(as_kernel, backend="tilelang_cuda", stars=_RULES.stars),
+    kernel=partial(as_kernel, backend="tilelang_cuda", stars=_RULES.stars, made=_how_made),
     objections=partial(refusals, rules=_RULES),
     build=build,
     loader="tilelang_host.py.j2",
@@ -335,6 +344,7 @@ FOREIGN = Foreign(
     sizes=sizes_asked,
     mixes=True,
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
+    device=ON_DEVICE,
     unchecked=(
         "compile for a GPU: launches ran in SepTran's TileLang simulator, no code was generated",
         "races inside one block: TileLang's compiler places the barriers between its tile operations",

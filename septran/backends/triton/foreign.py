@@ -14,6 +14,7 @@ from septran.backends.judged.python_file import (
     IMPORTS,
     MODULE,
     NAMES,
+    ON_DEVICE,
     as_kernel,
     asks_device,
     between_calls,
@@ -112,6 +113,7 @@ FOREIGN = Foreign(
     # torch places tensors on a GPU at multiples of far more, and descriptors ask for 16
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
     launches=launches,
+    device=ON_DEVICE,
     unchecked=(
         "compile for a GPU: launches ran in Triton's interpreter, no code was generated",
         "races inside one program beyond what is proved: Triton's compiler orders shared memory only",

@@ -25,9 +25,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 DEVICE = torch.device("cuda", 0)
 
-_EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _MADE = (
-    *_EMPTY,
+    *EMPTY,
     *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones"),
     *("full", "full_like", "new_full", "arange", "scalar_tensor", "lift_fresh", "lift_fresh_copy"),
 )
@@ -212,7 +212,7 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
                 self.known[place] = f"a tensor made in line {self.line()}"
                 size, item = tensor.untyped_storage().nbytes(), tensor.element_size()
                 self.watch.add(place, size, item, self.known[place])
-                if name in _EMPTY:
+                if name in EMPTY:
                     poison(tensor, _UNWRITTEN[self.calls % len(_UNWRITTEN)])
             if name in _COPIES:
                 sources = {self._place(a) for a in args if isinstance(a, torch.Tensor)}
@@ -258,7 +258,8 @@ def own_work() -> Iterator[None]:
 def poison(tensor: Any, number: float = float("nan")) -> None:
     """Fill memory that nobody has written with what shows: a number, and of integers 77 for NaN."""
     size = tensor.untyped_storage().nbytes() // tensor.element_size()
-    whole = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage(), 0, (size,), (1,))
+    whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    whole = whole.set_(tensor.untyped_storage(), 0, (size,), (1,))
     if not tensor.is_floating_point() and number != 0:
         number = 1 if tensor.dtype == torch.bool else 77
     whole.fill_(number)
@@ -390,7 +391,23 @@ def deliver(result: Any, outputs: list[tuple[str, Any]], gate: Gate) -> None:
     """Copy what the host function returned into the outputs.
 
     Raises:
-        HostError: it is not as many tensors of these shapes and dtypes, or no launch computed one of them.
+        HostError: as `matched`, or no launch computed one of them.
+    """
+    given = matched(result, outputs)
+    for (name, target), one in zip(outputs, given, strict=True):
+        if one.numel() and not gate.made_by_launch(one):
+            text = f"host: {name} was returned without a launch that stored to it"
+            gate.watch.last_error = text
+            raise HostError(text)
+        target.copy_(one.detach().reshape(target.shape))
+    gate.end(given)
+
+
+def matched(result: Any, outputs: list[tuple[str, Any]]) -> list[Any]:
+    """Return a host function's results, one for each output.
+
+    Raises:
+        HostError: they are not as many tensors of these shapes and dtypes.
     """
     given = list(result) if isinstance(result, (tuple, list)) else [result]
     given = (
@@ -415,12 +432,7 @@ def deliver(result: Any, outputs: list[tuple[str, Any]], gate: Gate) -> None:
             raise HostError(
                 f"host: {name} is {word_of(one.dtype)}, the reference's is {word_of(target.dtype)}"
             )
-        if one.numel() and not gate.made_by_launch(one):
-            text = f"host: {name} was returned without a launch that stored to it"
-            gate.watch.last_error = text
-            raise HostError(text)
-        target.copy_(one.detach().reshape(target.shape))
-    gate.end(given)
+    return given
 
 
 def written(outputs: list[tuple[str, Any]], gate: Gate) -> None:

@@ -1,0 +1,135 @@
+"""Somebody's file on a GPU of this machine, as its users run it, after the emulation had nothing against it.
+
+The device shows what no emulation does: that the file compiles for it, and what its compiler, its own arithmetic and its timing make of it.
+Whether the host function may do what it does was seen before; here nothing stands around it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from septran.backends.base import Foreign, HostCall, Unjudged
+from septran.kernel import Kernel
+from septran.outcome import Level
+from septran.trial.place import Place
+from septran.verify import timing
+from septran.verify.problem import Problem
+from septran.verify.verdict import Verdict
+from septran.verify.verify import Request, verify
+
+_SEEN = ("compile for a GPU", "time:")
+"""how parts of `Foreign.unchecked` begin that a device settles"""
+_NOT_ITS_FAULT = re.compile(
+    r"(?:load: )?(?:ImportError|ModuleNotFoundError|OSError|PermissionError|FileNotFoundError|TimeoutError|CalledProcessError)\b"
+    r"|does not see the GPU|out of memory|[Nn]inja|Operation not permitted"
+)
+_TIMED_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnGpu:
+    """What a GPU showed. gpu: its name, "" where none was asked. why: what it could not say, and for which reason; "" for nothing.
+
+    calls: that were judged. seconds: of a call of the host function with a cold L2 cache, torch_seconds: of the reference's operators
+    in torch on the same GPU; 0 where they were not timed.
+    """
+
+    gpu: str = ""
+    why: str = ""
+    calls: int = 0
+    seconds: float = 0.0
+    torch_seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "gpu": self.gpu,
+            "why": self.why,
+            "calls": self.calls,
+            "seconds": self.seconds,
+            "torch_seconds": self.torch_seconds,
+        }
+
+    def settles(self, unchecked: str) -> bool:
+        """Whether something that an emulation cannot see was seen here."""
+        if not self.calls:
+            return False
+        return unchecked.startswith(_SEEN if self.seconds else _SEEN[:1])
+
+
+def with_device(
+    verdict: Verdict,
+    foreign: Foreign,
+    text: str,
+    call: HostCall,
+    place: Place,
+    problem: Problem,
+    folder: Path,
+    *,
+    seed: int | None,
+    kernel: Kernel,
+) -> tuple[Verdict, OnGpu]:
+    """Return an accurate verdict, or that of the device where the file is wrong there, and what the device showed.
+
+    kernel: what the emulation judged; the rest as `on_device`.
+    """
+    found, shown = on_device(foreign, text, call, place, problem, folder, seed=seed)
+    if found is None:
+        return verdict.without(f"on {shown.gpu}: {shown.why}"), shown
+    if not found.passed:
+        found = replace(found, kernel=verdict.kernel, kernel_sha=kernel.sha)
+        return replace(found, message=f"on {shown.gpu}: {found.message}"), shown
+    verdict = replace(verdict, enforced=(*verdict.enforced, f"on {shown.gpu}: {shown.calls} calls"))
+    return (verdict.without(f"time on {shown.gpu}: {shown.why}") if shown.why else verdict), shown
+
+
+def on_device(
+    foreign: Foreign,
+    text: str,
+    call: HostCall,
+    place: Place,
+    problem: Problem,
+    folder: Path,
+    *,
+    seed: int | None,
+    budget_s: float = _TIMED_S,
+) -> tuple[Verdict | None, OnGpu]:
+    """Return the verdict on a file that was run on a GPU, None where the GPU could say nothing, and what it showed.
+
+    text: the file as its users have it. place: as `trial.place.device_place`, without trouble. budget_s: seconds of timing.
+    """
+    name = str(place.sessions.gpu)
+    try:
+        kernel, _ = (foreign.on_device or foreign.kernel)(text, call, problem.params, place.arch)
+    except Unjudged as e:
+        return None, OnGpu(gpu=name, why=e.what)
+    (folder / "build").mkdir(parents=True, exist_ok=True)
+    built = place.build(kernel, folder / "build")
+    asked = Request(
+        where="device",
+        language="",
+        seed=seed,
+        sessions=place.sessions,
+        gate=False,
+        unordered=foreign.unordered(text) or "atomic" in text,
+    )
+    found = verify(kernel, built, problem, run_dir=folder, request=asked)
+    if found.level is Level.UNAVAILABLE or _NOT_ITS_FAULT.search(found.message):
+        return None, OnGpu(gpu=name, why=found.message)
+    shown = OnGpu(gpu=name, calls=len(found.cases))
+    if not found.passed:
+        return found, shown
+    timed = timing.measure(
+        kernel,
+        built,
+        problem,
+        run_dir=folder,
+        settings=place.sessions,
+        budget_s=budget_s,
+    )
+    if not timed.ok:
+        return found, replace(shown, why=timed.why)
+    return found, replace(shown, seconds=timed.kernel_s, torch_seconds=timed.torch_s)
