@@ -129,7 +129,7 @@ class Reading:
     """A text as compilers for some devices read it, or as it runs on them. devices: in words, "" when there is one reading.
 
     arch: of the target, None for its default one. flags: of the compiler, where another build of it is read. threads: of its
-    teams, 0 for those of the session.
+    teams, 0 for those of the session. versions: (package, version) that packages say they are, where it is not what is installed.
     """
 
     devices: str
@@ -137,6 +137,7 @@ class Reading:
     arch: str | None = None
     flags: tuple[str, ...] = ()
     threads: int = 0
+    versions: tuple[tuple[str, str], ...] = ()
 
 
 def as_it_is(text: str) -> tuple[Reading, ...]:

@@ -29,7 +29,7 @@ from septran.run.judge_includes import Whole, text_of, whole_of
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
 from septran.run.judge_states import with_states
-from septran.run.judge_steps import AFTER, built_and_ran, ran, refused, with_unset
+from septran.run.judge_steps import AFTER, BITS, built_and_ran, ran, refused, with_unset
 from septran.run.judge_target import candidates, entry_of, target_of
 from septran.run.judge_torch import Computed, computed, with_torch
 from septran.settings import Settings
@@ -180,6 +180,8 @@ def _judged_whole(
             last = _with_lines(last, whole)
             if number and read.flags and last.verdict.code == "V201":
                 continue  # nobody has such a build; it is not among those that the card names
+            if read.versions and last.code and last.verdict.code not in (*BITS, "V216"):
+                continue  # what raises with another version, or is not there in this one, accuses nobody
             found.append(last)
             done.append(read)
             if last.code:
@@ -221,6 +223,7 @@ def _on_all(found: Judgement, readings: list[Reading], names: tuple[str, ...]) -
     verdict, told = found.verdict, []
     if len(readings) > 1:
         what = "builds" if any(r.flags or r.threads for r in readings) else "devices"
+        what = "versions" if any(r.versions for r in readings) else what
         told.append(
             f"other {what}: it tells them apart, and was judged where {', where '.join(r.devices for r in readings)}"
         )
@@ -231,7 +234,7 @@ def _on_all(found: Judgement, readings: list[Reading], names: tuple[str, ...]) -
 
 def _for_devices(found: Judgement, devices: str) -> Judgement:
     """Return what was found, saying for which devices when the text is another for others."""
-    if not devices:
+    if not devices or found.verdict.code == "V210":  # of the text, which is the same for all
         return found
     message = f"where {devices}: {found.verdict.message}"
     return replace(found, verdict=replace(found.verdict, message=message))
@@ -284,6 +287,7 @@ def _judged(
     count = read.threads or (foreign.threads(text) if foreign.threads is not None else 0)
     options: tuple[tuple[str, Any], ...] = (("flags", read.flags),) if read.flags else ()
     options += (("threads", count),) if count else ()
+    options += (("versions", read.versions),) if read.versions else ()
     kernel = replace(kernel, options=(*kernel.options, *options))
 
     problem = replace(wanted.problem, points=points(text))

@@ -19,6 +19,8 @@ from septran.verify.problem import Problem
 from septran.verify.verdict import Verdict
 from septran.verify.verify import Request, verify
 
+BITS = ("V202", "V207", "V208", "V209", "V215")
+"""codes of verdicts on what a kernel computes and touches"""
 AFTER = "calls after those that were made: {} live from call to call"
 # a pool of threads that shrank cannot grow again where no thread may be started
 _TEAM = re.compile(r"\b(?:num_threads\s*\(\s*\w+|omp_set_num_threads\s*\(\s*\w+|omp\s+parallel)")

@@ -79,7 +79,7 @@ def test_a_file_that_asks_for_its_vendor_alone_is_judged_once() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        *("torch.__version__ > '2'", "triton.__version__ > '3'", "torch.version.cuda > '12'"),
+        *("torch.version.cuda > '12'", "torch.version.git_version[0] == '1'"),
         *("torch.cuda.device_count() == 1", "torch.cuda.mem_get_info()[1] > 0", "torch.get_num_threads() < 8"),
         *("torch.backends.cudnn.is_available()", "torch.initial_seed() != 3", "x.is_pinned()"),
         *("id(x) % 64", "hash('a') % 2", "__debug__", "__file__[0] == '/'", "__name__ == 'scale'"),

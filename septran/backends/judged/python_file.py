@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from septran.backends.base import Built, Host, HostCall, HostParam, OnDevice, Reading, as_it_is
+from septran.backends.judged.python_versions import other_versions
 from septran.backends.text.python_host import (
     NO_STARS,
     Stars,
@@ -57,18 +58,23 @@ ATTRIBUTES = frozenset(
     """.split()
 )
 """imports, names and attributes (see `text.python_host.Rules`) of host functions on torch, whatever launches"""
-
-
 _ASKS_DEVICE = re.compile(
     r"\b(?:get_device_(?:name|capability|properties)|get_current_target(?!\(\)\.backend\b)|multi_?processor_?count|get_num_sms|total_memory|max_shared_mem)\b"
 )
 
 
-def asks_device(text: str, archs: tuple[tuple[str, str], ...]) -> tuple[Reading, ...]:
-    """Return a file once for each device when it asks which one it is on; archs: (device, arch of the target), the card first."""
-    if not _ASKS_DEVICE.search(text):
-        return as_it_is(text)
-    return tuple(Reading(f"the device is {device}", text, arch) for device, arch in archs)
+def readings(text: str, archs: tuple[tuple[str, str], ...]) -> tuple[Reading, ...]:
+    """Return a file once for each device when it asks which one it is on, and for each version that it may tell from what is installed.
+
+    archs: (device, arch of the target), the card first.
+    """
+    plain = as_it_is(text)
+    if _ASKS_DEVICE.search(text):
+        plain = tuple(Reading(f"the device is {device}", text, arch) for device, arch in archs)
+    versions = other_versions(text)
+    if versions and not plain[0].devices:
+        plain = (replace(plain[0], devices="packages are as installed"),)
+    return (*plain, *versions)
 
 
 def between_calls(text: str, entry: str) -> tuple[str, ...]:
@@ -153,7 +159,7 @@ def refusals(text: str, entry: str, *, rules: Rules) -> tuple[tuple[str, str, in
 
 def lay_torch_host(folder: Path, *more: str) -> None:
     """Write torch's side of a host function into `folder`, from which its child imports it; more: what else lies beside it."""
-    for name in ("torch_host", "torch_left", "torch_mixed", "torch_states", *more):
+    for name in ("torch_host", "torch_left", "torch_mixed", "torch_states", "versions", *more):
         shutil.copyfile(_CHILD / f"{name}.py", folder / f"septran_{name}.py")
 
 

@@ -29,6 +29,10 @@ class Rules:
     """packages of which any module may be imported: what stands for them says what it lacks"""
     spared: frozenset[str] = frozenset()
     """full names that may be used although what they are in may not"""
+    only: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """modules that may be imported -> all of them that may be used"""
+    called: frozenset[str] = frozenset()
+    """full names that may be called and nothing else"""
 
     def may_import(self, module: str) -> bool:
         """Whether a file may import a module."""
@@ -52,10 +56,37 @@ def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
         if id(node) not in own
         for one in _objection(node, rules, imported)
     ]
+    found += _beyond(tree, rules, imported)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and rules.kernel(node):
             found += _in_kernel(node, rules, imported)
     return tuple(dict.fromkeys(found))
+
+
+def _beyond(
+    tree: ast.Module, rules: Rules, imported: Mapping[str, str]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield what a text does with modules of which it may use little, and with functions that it may call only."""
+    if not rules.only:
+        return
+    above = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module) in rules.only:
+            for alias in node.names:
+                if alias.name not in rules.only[str(node.module)]:
+                    yield "import", f"imports {node.module}.{alias.name}", node.lineno
+        if not isinstance(node, ast.Name) or node.id not in imported:
+            continue
+        name, at = imported[node.id], node
+        while name in rules.only:
+            outer = above[id(at)]
+            if not (isinstance(outer, ast.Attribute) and outer.attr in rules.only[name]):
+                yield "attribute", f"uses {name} for more than a version", node.lineno
+                break
+            name, at = f"{name}.{outer.attr}", outer  # type: ignore[assignment]
+        outer = above[id(at)]
+        if name in rules.called and not (isinstance(outer, ast.Call) and outer.func is at):
+            yield "attribute", f"uses {name} without calling it", node.lineno
 
 
 def _handed(tree: ast.Module, rules: Rules, imported: Mapping[str, str]) -> Iterator[int]:
@@ -88,7 +119,7 @@ def _objection(
                 yield "import", f"imports from {'.' * level}{module or ''}", line
             for alias in names:
                 known = {alias.name, f"{module}.{alias.name}"} & rules.attributes
-                if known or alias.name[:1] in ("_", "*"):
+                if known or (alias.name[:1] in ("_", "*") and alias.name != "__version__"):
                     yield "import", f"imports {module}.{alias.name}", line
         case ast.Name(id=word) if word in rules.names:
             yield "name", f"uses {word}", line

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostParam, Maker
 from septran.backends.device.simulated import write_simulated
-from septran.backends.judged import python_file
+from septran.backends.judged import python_file, python_versions
 from septran.backends.judged.py_sizes import sizes_asked
 from septran.backends.judged.python_file import (
     ATTRIBUTES,
@@ -19,10 +19,10 @@ from septran.backends.judged.python_file import (
     NAMES,
     ON_DEVICE,
     as_kernel,
-    asks_device,
     between_calls,
     host_params,
     lay_torch_host,
+    readings,
     refusals,
 )
 from septran.backends.judged.python_imports import merged
@@ -51,13 +51,15 @@ def _is_eager(node: ast.AST) -> bool:
 
 
 _RULES = Rules(
-    imports=IMPORTS,
+    imports=IMPORTS | python_versions.IMPORTS,
     names=NAMES,
     # words of the simulator's own objects: device code reaches arrays through its language only
-    attributes=ATTRIBUTES
+    attributes=(ATTRIBUTES - python_versions.ATTRIBUTES)
     | set(
         "data owner ready machine whole claim interpreter walk read write buffer inside unwritten".split()
     ),
+    only=python_versions.ONLY,
+    called=python_versions.CALLED,
     kernel=_is_kernel,
     device_roots=frozenset({"tilelang", "math", "typing", "__future__", "tvm"}),
     handed=("data", frozenset({"tilelang.language.Tensor", "tilelang.language.Buffer"})),
@@ -338,7 +340,7 @@ FOREIGN = Foreign(
     objections=partial(refusals, rules=_RULES),
     build=build,
     loader="tilelang_host.py.j2",
-    readings=partial(asks_device, archs=_DEVICES),
+    readings=partial(readings, archs=_DEVICES),
     between_calls=between_calls,
     beside=merged,
     sizes=sizes_asked,

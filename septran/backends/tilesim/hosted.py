@@ -26,6 +26,8 @@ from .program import Lacked, PrimFunc, bound_dims, package
 
 ACCUSED = ("race", "bounds", "uninitialised", "async", "deadlock")
 """kinds of errors that are mistakes of the kernel on any device; others are what TileLang or this emulator does not take"""
+VERSION = "0.1.15"
+"""of TileLang, whose language this is"""
 REFUSED = ("capacity", "launch", "shape", "dtype", "memory", "parallel", "rebind")
 """kinds of errors for which TileLang itself refuses the kernel"""
 
@@ -71,8 +73,8 @@ class Book:
 class Hosted:
     """The simulated package's side of hosts: compiles nothing, launches on torch tensors."""
 
-    def __init__(self, machine: Machine, gate: Gate) -> None:
-        self.machine, self.gate = machine, gate
+    def __init__(self, machine: Machine, gate: Gate, version: str = VERSION) -> None:
+        self.machine, self.gate, self.version = machine, gate, version
 
     def names(self) -> dict[str, Any]:
         """Return what `tilelang` itself offers."""
@@ -88,7 +90,7 @@ class Hosted:
             "DataType": DType,
             "next_power_of_2": _next_power_of_2,
             "set_log_level": lambda *_: None,
-            "__version__": "0.1.15",
+            "__version__": self.version,
         }
 
     def parts(self) -> dict[str, dict[str, Any]]:
@@ -325,11 +327,13 @@ class _Words:
         return name
 
 
-def load(path: Path, dialect: Dialect, gate: Gate) -> tuple[types.ModuleType, Hosted]:
-    """Import somebody's file; the simulated package stays, as host functions import late."""
+def load(
+    path: Path, dialect: Dialect, gate: Gate, version: str | None = None
+) -> tuple[types.ModuleType, Hosted]:
+    """Import somebody's file; the simulated package stays, as host functions import late. version: what it says it is."""
     machine = Machine(dialect)
     machine.hosted = True
-    host = Hosted(machine, gate)
+    host = Hosted(machine, gate, version or VERSION)
     sys.meta_path.append(Lacked())
     sys.modules.update(package(machine, host.names(), host.parts()))
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
+from septran.backends.judged import python_versions
 from septran.backends.judged.py_sizes import sizes_asked
 from septran.backends.judged.python_file import (
     ATTRIBUTES,
@@ -16,11 +17,11 @@ from septran.backends.judged.python_file import (
     NAMES,
     ON_DEVICE,
     as_kernel,
-    asks_device,
     between_calls,
     host,
     host_params,
     lay_torch_host,
+    readings,
     refusals,
 )
 from septran.backends.judged.python_imports import merged
@@ -55,15 +56,18 @@ _WHO_RUNS_IT = frozenset(
 """what answers otherwise in the interpreter than where users run the file: its switch and the class of its functions"""
 _RULES = Rules(
     imports=IMPORTS
+    | python_versions.IMPORTS
     | frozenset(
         """
-        triton triton.language triton.runtime triton.runtime.driver triton.testing triton.tools.tensor_descriptor
+        triton triton.language triton.language.math triton.runtime triton.runtime.driver triton.testing triton.tools.tensor_descriptor
         triton.language.extra triton.language.extra.cuda triton.language.extra.libdevice triton.language.extra.cuda.libdevice
         triton.backends.compiler
         """.split()
     ),
     names=NAMES,
-    attributes=ATTRIBUTES | _WHO_RUNS_IT,
+    attributes=(ATTRIBUTES - python_versions.ATTRIBUTES) | _WHO_RUNS_IT,
+    only=python_versions.ONLY,
+    called=python_versions.CALLED,
     kernel=_is_kernel,
     device_roots=frozenset({"triton", "math", "__future__", "typing"}),
     spared=frozenset({"torch.library.wrap_triton"}),
@@ -105,7 +109,7 @@ FOREIGN = Foreign(
     objections=partial(refusals, rules=_RULES),
     build=build,
     loader="triton_host.py.j2",
-    readings=partial(asks_device, archs=_DEVICES),
+    readings=partial(readings, archs=_DEVICES),
     between_calls=between_calls,
     beside=merged,
     sizes=sizes_asked,
