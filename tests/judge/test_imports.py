@@ -161,3 +161,57 @@ def test_nothing_from_elsewhere(tmp_path: Path) -> None:
 def test_a_file_that_imports_nothing_beside_it_is_as_it_was() -> None:
     text = (HERE / "tutorial_add.py").read_text()
     assert with_imports(HERE / "tutorial_add.py", text).text == text
+
+
+PACKAGE = {
+    "pkg/__init__.py": "",
+    "pkg/utils.py": "import os\ndef blocks_of(n, block):\n    return (n + block - 1) // block\n",
+    "pkg/ops/__init__.py": "from .deep import halved\n",
+    "pkg/ops/deep.py": "def halved(n):\n    return n // 2\n",
+    "outside.py": "def helper(): pass\n",
+}
+
+
+def in_package(folder: Path, imports: str) -> Path:
+    for name, text in PACKAGE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "pkg/ops/main.py").write_text(f"{imports}\n")
+    return folder / "pkg/ops/main.py"
+
+
+@pytest.mark.parametrize(
+    ("imports", "kept", "file"),
+    [
+        ("from ..utils import blocks_of", "def blocks_of", "../utils.py"),
+        ("from pkg.utils import blocks_of", "def blocks_of", "../utils.py"),
+        ("from pkg.ops.deep import halved", "def halved", "deep.py"),
+        ("from pkg.ops import halved", "def halved", "deep.py"),
+    ],
+)
+def test_the_files_of_its_package_are_read_with_it(
+    tmp_path: Path, imports: str, kept: str, file: str
+) -> None:
+    found = with_imports(in_package(tmp_path, imports), f"{imports}\n")
+    row = next(k for k, line in enumerate(found.text.split("\n")) if line.startswith(kept))
+    assert found.lines[row][0] == file
+    assert "import os" not in found.text and imports not in found.text
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        *("from ...outside import helper", "from outside import helper", "from ....x import y"),
+        *("from .. import utils", "from torch import utils"),
+    ],
+)
+def test_what_is_outside_of_its_package_stays_an_import(tmp_path: Path, imports: str) -> None:
+    found = with_imports(in_package(tmp_path, imports), f"{imports}\n")
+    assert found == Merged(f"{imports}\n")
+
+
+def test_a_link_in_its_package_is_refused(tmp_path: Path) -> None:
+    file = in_package(tmp_path, "")
+    (tmp_path / "pkg/linked.py").symlink_to(tmp_path / "outside.py")
+    with pytest.raises(Unjudged, match="not a plain file in its own folder or package"):
+        with_imports(file, "from ..linked import helper\n")

@@ -358,6 +358,47 @@ def test_what_an_autograd_function_applies_is_a_host_function():
     assert [(p.name, p.default) for p in hosts_of(APPLIED)[0].params] == [("x", False), ("y", True)]
     called = APPLIED + "def total(a):\n    return _Add.apply(a, a)\n"
     assert [h.name for h in hosts_of(called)] == ["total"], "it is part of that function"
+    alone = APPLIED.replace("add = _Add.apply", "")
+    assert [h.name for h in hosts_of(alone)] == ["_Add"], "users call its apply"
+    assert [p.name for p in hosts_of(alone)[0].params] == ["x", "y"]
+
+
+AUTOGRAD = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def twice(x_ptr, o_ptr, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, block=128):
+        o = torch.empty_like(x)
+        twice[(triton.cdiv(x.numel(), block),)](x, o, x.numel(), B=block)
+        return o
+"""
+
+
+@pytest.mark.slow
+def test_an_autograd_function_itself_is_called_as_its_users_do(tmp_path):
+    (tmp_path / "twice.py").write_text(AUTOGRAD)
+    (tmp_path / "wanted.py").write_text(
+        "import torch\ndef reference(x): return x * 2\ndef get_inputs(): return [torch.randn(300)]\n"
+    )
+    for entry, block in (("", 64), ("Twice", 256)):
+        request = JudgeRequest(
+            file=tmp_path / "twice.py",
+            reference=tmp_path / "wanted.py",
+            entry=entry,
+            numbers={"block": block},
+        )
+        found = judge(request, settings=settings.load())
+        assert (found.code, found.entry) == (0, "Twice"), found.verdict.message
+    (tmp_path / "twice.py").write_text(AUTOGRAD.replace("* 2, mask", "* 3, mask"))
+    assert judge(request, settings=settings.load()).finding == "wrong"
 
 
 SHOWN = """

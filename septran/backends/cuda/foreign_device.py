@@ -68,4 +68,4 @@ def extension(
         raise Unjudged(call.host.line, f"{name}, which PYBIND11_MODULE does not offer")
     found = plain_kernel(text, "", call, params, "cuda_c", arch, ".cu")
     python = _PYTHON.format(cuda=found.main, name=name, bound=bound)
-    return called_from_python(found, python, call), ()
+    return called_from_python(replace(found, entry=name), python, call), ()

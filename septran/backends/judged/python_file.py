@@ -15,6 +15,7 @@ from septran.backends.text.python_host import (
     NO_STARS,
     Stars,
     any_function,
+    autograd_class,
     changed_inside,
     module_class,
     needed,
@@ -25,6 +26,8 @@ from septran.kernel import Kernel, KernelParam
 MODULE = "ModelNew"
 """the class that benchmarks of modules ask for"""
 _MAIN = "judged_kernel.py"
+_APPLIED = "septran_applied"
+"""what an autograd function that is judged itself is called through"""
 _CHILD = Path(__file__).resolve().parent / "child"
 
 IMPORTS = frozenset(
@@ -97,8 +100,9 @@ def host_params(found: tuple[tuple[str, bool], ...]) -> tuple[HostParam, ...]:
 
 def host(text: str, name: str) -> Host | None:
     """Return the module or function `name`, None when the file has none at module level."""
-    module = module_class(text, name)
-    found = module or any_function(text, name)
+    applied = autograd_class(text, name)
+    module = None if applied else module_class(text, name)
+    found = applied or module or any_function(text, name)
     if found is None:
         return None
     params = host_params(found.params)
@@ -120,11 +124,14 @@ def as_kernel(
     made: how what is called comes from the entry: "factory", it is called with numbers first; "eager", with both at once; "" it is called.
     """
     kept, left = needed(text, call.host.name, stars)
+    entry = call.host.name
+    if autograd_class(text, entry) is not None:
+        kept, entry = f"{kept}{_APPLIED} = {entry}.apply\n", _APPLIED
     found = Kernel(
         name=call.host.name,
         backend=backend,
         arch=arch,
-        entry=call.host.name,
+        entry=entry,
         params=params,
         main=_MAIN,
         files=(),
@@ -134,7 +141,7 @@ def as_kernel(
 
 
 def called_from_python(kernel: Kernel, python: str, call: HostCall, made: str = "") -> Kernel:
-    """Return a kernel whose entry is the call of a function of the text `python`; files that it has besides stay. made: as of `as_kernel`."""
+    """Return a kernel whose entry is one of the text `python`; files that it has besides stay. made: as of `as_kernel`."""
     plan = {
         "args": [asdict(a) for a in call.args],
         "returns": call.returns,
@@ -145,7 +152,6 @@ def called_from_python(kernel: Kernel, python: str, call: HostCall, made: str = 
     }
     return replace(
         kernel,
-        entry=call.host.name,
         main=_MAIN,
         files=((_MAIN, python), *kernel.files),
         options=(("call", json.dumps(plan)),),

@@ -1,4 +1,4 @@
-"""Files that lie beside a judged Python file and that it imports names from: put in before it, so that every check reads them.
+"""Files that lie beside a judged Python file, or in its package, and that it imports names from: put in before it, so that every check reads them.
 
 What is run is one module, as if its author had written it in one file; so one name may not mean two things. Of a file beside it only
 what the imported names need is kept.
@@ -7,6 +7,7 @@ what the imported names need is kept.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +20,11 @@ _MOST = 32
 
 
 def merged(file: Path, text: str, beside: Beside) -> Merged:
-    """Return a Python file's text after the files in its folder, and below, that it imports names from.
+    """Return a Python file's text after the files in its folder, and below, and in its package, that it imports names from.
 
-    `from .x import a` and `from x import a` name x.py beside the file that says so, `from pkg.sub.x import a` the one of a package whose
-    folders end in that of the judged file. Any other import stays, and is judged by the rules for imports.
+    `from .x import a` and `from x import a` name x.py beside the file that says so, `from ..x import a` one in the folder above where both are
+    of one package (folders with an __init__.py), `from pkg.sub.x import a` the one of that package, or of one whose
+    folders end in that of the judged file; of a folder its __init__.py. Any other import stays, and is judged by the rules for imports.
 
     Raises:
         Unjudged: a file beside it is no Python or behind a link, there are too many, or one name means two things in them.
@@ -62,6 +64,7 @@ class _Part:
 class _Reader:
     def __init__(self, file: Path, beside: Beside) -> None:
         self.file, self.folder = file, file.resolve().parent
+        self.top = _above_package(self.folder)
         self.files = beside
         self.parts: dict[Path, _Part] = {}
         self.said: dict[str, dict[str, str]] = {}
@@ -94,7 +97,7 @@ class _Reader:
                 ast.parse(text)
             except (SyntaxError, ValueError) as e:
                 raise Unjudged(line, f"{path.name}:{getattr(e, 'lineno', 1)}: {e}") from e
-            part = _Part(path.relative_to(self.folder).as_posix(), text)
+            part = _Part(Path(os.path.relpath(path, self.folder)).as_posix(), text)
         if len(self.parts) >= _MOST:
             raise Unjudged(line, f"more than {_MOST} files beside it are imported")
         before, part.wanted = set(part.wanted), part.wanted | names
@@ -113,28 +116,37 @@ class _Reader:
         return [ast.alias(n) for n in sorted(offered & used_names(tree)) if n[:1] != "_"]
 
     def beside(self, path: Path, node: ast.ImportFrom) -> Path | None:
-        """Return the file that an import names, None where there is none in the judged file's folder or below."""
+        """Return the file that an import names, None where there is none in the judged file's folder or below, nor in its package."""
         here = path.resolve().parent
         parts = (node.module or "").split(".")
-        if node.level > 1 or not parts[0]:
+        if not parts[0]:
             return None
-        tried = [(here, parts)]
+        if node.level > 1:
+            above = here.parents[min(node.level - 2, len(here.parents) - 1)]
+            if above == self.top or not above.is_relative_to(self.top):
+                return None
+            tried = [(above, parts)]
+        else:
+            tried = [(here, parts)]
         if node.level == 0:
             tried += [
                 (self.folder, parts[k:])
                 for k in range(len(parts) - 1, 0, -1)
                 if self.folder.parts[-k:] == tuple(parts[:k])
             ]
+            if self.top != self.folder and self.folder.relative_to(self.top).parts[0] == parts[0]:
+                tried.append((self.top, parts))
         for folder, names in tried:
-            found = folder.joinpath(*names).with_suffix(".py")
-            if not found.is_file() or found.resolve() == self.file.resolve():
-                continue
-            if self.files.elsewhere(found, self.folder):
-                raise Unjudged(
-                    node.lineno,
-                    f"it imports from {node.module}, which is not a plain file in its own folder",
-                )
-            return found.resolve()
+            whole = folder.joinpath(*names)
+            for found in (whole.with_name(f"{whole.name}.py"), whole / "__init__.py"):
+                if not found.is_file() or found.resolve() == self.file.resolve():
+                    continue
+                if self.files.elsewhere(found, self.top):
+                    raise Unjudged(
+                        node.lineno,
+                        f"it imports from {node.module}, which is not a plain file in its own folder or package",
+                    )
+                return found.resolve()
         return None
 
     def _note(self, name: str, text: str) -> None:
@@ -159,6 +171,13 @@ class _Reader:
                 raise Unjudged(
                     1, f"{name} means different things in {files}, which are judged as one module"
                 )
+
+
+def _above_package(folder: Path) -> Path:
+    """Return the folder that holds the outermost package that a folder is of, the folder itself where it is of none."""
+    while (folder / "__init__.py").is_file() and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:

@@ -46,7 +46,7 @@ def host_functions(
 ) -> tuple[Found, ...]:
     """Return the functions at module level that launch device code, also through others; not those others.
 
-    So is `name = X.apply` of an autograd function X whose `forward` launches.
+    So is `name = X.apply` of an autograd function X whose `forward` launches, and X itself where nothing calls it.
 
     kernel: whether a function is device code. launches: whether an expression is a launch.
 
@@ -74,7 +74,9 @@ def host_functions(
     for name, line, of in _applied(tree):
         if of in reached and of not in inner and not any(name in calls[n] for n in hosts):
             found.append(Found(name=name, line=line, params=_params(own[of])[1:]))
-    return tuple(found)
+    used = inner | {of for _, _, of in _applied(tree)}
+    classes = (autograd_class(text, name) for name in own if name in reached and name not in used)
+    return (*found, *filter(None, classes))
 
 
 def _autograd(tree: ast.Module) -> dict[str, ast.FunctionDef]:
@@ -87,6 +89,16 @@ def _autograd(tree: ast.Module) -> dict[str, ast.FunctionDef]:
         for inner in node.body
         if isinstance(inner, ast.FunctionDef) and inner.name == "forward"
     }
+
+
+def autograd_class(text: str, name: str) -> Found | None:
+    """Return an autograd function with the parameters of its `apply`, None when the file has none of that name."""
+    tree = ast.parse(text)
+    forward = _autograd(tree).get(name)
+    if forward is None:
+        return None
+    line = next(n.lineno for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+    return Found(name=name, line=line, params=_params(forward)[1:])
 
 
 def _applied(tree: ast.Module) -> Iterator[tuple[str, int, str]]:
