@@ -64,7 +64,9 @@ def finding_of(verdict: Verdict) -> str:
             return "wrong"
         case "V202":
             return "precision" if verdict.hint.startswith("right on small integers:") else "wrong"
-        case "V209" if re.match(r"(emulator: )?(race|hazard|divergence|deadlock|async)", text):
+        case "V209" if re.match(
+            r"(emulator: )?(race|hazard|divergence|deadlock|async|fence)", text
+        ):
             return "race"
         case "V209" if re.match(rf"(emulator: )?({'|'.join(_NOT_TAKEN)}):", text):
             return "compile"

@@ -217,7 +217,7 @@ def circumstances(code: str, project: Path, patched: pytest.MonkeyPatch) -> Iter
         (project / "kernels.py").write_text("x = 1\n")
         (project / "reference.py").write_text(SQUARES)
         (project / "gemm.py").write_text(SQUARES)
-        asm = 'asm volatile("wgmma.fence.sync.aligned;");'
+        asm = 'asm volatile("barrier.cluster.arrive;");'
         (project / "gemm.cu").write_text(GEMM.replace("    float sum", f"    {asm}\n    float sum"))
     if code != "C067":
         yield

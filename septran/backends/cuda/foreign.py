@@ -142,7 +142,7 @@ def emulated(kernel: Kernel) -> Kernel:
 
 
 def emulation_flags(kernel: Kernel) -> tuple[str, ...]:
-    """Return the flags that such a file is compiled with, but for what fills variables."""
+    """Return the flags that such a file is compiled with, but for what fills variables. kernel: as `emulated` returns it."""
     limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
     return (
         *_FLAGS,
@@ -171,10 +171,9 @@ def sought(kernel: Kernel, folder: Path) -> Built:
     compiler = cpp_compiler("native")
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
-    flags = (*emulation_flags(kernel), *fills_locals(compiler))
-    return compile_sought(
-        emulated(kernel), folder, compiler=compiler, flags=flags, support=machine(compiler)
-    )
+    ready = emulated(kernel)
+    flags = (*emulation_flags(ready), *fills_locals(compiler))
+    return compile_sought(ready, folder, compiler=compiler, flags=flags, support=machine(compiler))
 
 
 def _compiled(
@@ -210,9 +209,8 @@ def unset_in(kernel: Kernel, folder: Path, build: Compile) -> Iterator[Built]:
     def compiled(changed: Kernel, own: Path, more: tuple[str, ...]) -> Built:
         return build(changed, own, compiler, more)
 
-    yield from unset_otherwise(
-        emulated(kernel), folder, compiler, emulation_flags(kernel), compiled
-    )
+    ready = emulated(kernel)
+    yield from unset_otherwise(ready, folder, compiler, emulation_flags(ready), compiled)
 
 
 def unjudged_words(text: str) -> tuple[str, ...]:

@@ -227,7 +227,8 @@ class Expressions(Cursor):
             self.take()  # which of them: data, not an address
             return call(name, self.arguments("(", ")"), line)
         if name in ("static_cast", "reinterpret_cast", "const_cast"):
-            kind = templates[0].value if isinstance(templates[0], ast.Constant) else ""
+            known = bool(templates) and isinstance(templates[0], ast.Constant)
+            kind = templates[0].value if known else ""  # type: ignore[attr-defined]
             return call("__cast__", [at(ast.Constant(kind), line), *self.arguments("(", ")")], line)
         if self._launches():
             return self._launch(at(ast.Name(name, ast.Load()), line), templates, line)

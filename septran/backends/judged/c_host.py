@@ -90,15 +90,35 @@ def functions(text: str, skip: Callable[[str], bool]) -> tuple[CFunction, ...]:
 
     skip: whether what stands before a function's name says that it is not for the host.
     """
-    found = []
+    found, names = [], _aliases(text)
     for head in heads(text):
         if skip(head.before) or "template" in head.before:
             continue
-        params = _params(head.params)
+        params = _params(head.params, names)
         if params is None or not any(p.kind == "tensor" for p in params):
             continue
         found.append(CFunction(name=head.name, line=head.line, params=params, body=head.body))
     return tuple(found)
+
+
+_ALIAS = re.compile(
+    r"\b(?:typedef\s+(?P<old>(?:\w|::)+(?:\s+\w+)*?)\s+(?P<name>\w+)|using\s+(?P<name2>\w+)\s*=\s*(?P<old2>(?:\w|::)+(?:\s+\w+)*))\s*;"
+)
+
+
+def _aliases(text: str) -> Mapping[str, str]:
+    """Return what the names of a file's own for elements and numbers stand for; a name that is given twice stands for nothing."""
+    found: dict[str, set[str]] = {}
+    for match in _ALIAS.finditer(blank(text)):
+        name, old = match["name"] or match["name2"], match["old"] or match["old2"]
+        found.setdefault(name, set()).add(" ".join(old.split()))
+    known: dict[str, str] = {}
+    for _ in range(4):  # an alias of an alias
+        for name, of in found.items():
+            old = known.get(next(iter(of)), next(iter(of)))
+            if len(of) == 1 and (old in ELEMENTS or set(re.findall(r"\w+", old)) <= _NUMBERS):
+                known[name] = old
+    return known
 
 
 def heads(text: str) -> tuple[CHead, ...]:
@@ -157,17 +177,17 @@ def _depth(text: str) -> int:
     return depth
 
 
-def _params(text: str) -> tuple[CParam, ...] | None:
+def _params(text: str, names: Mapping[str, str]) -> tuple[CParam, ...] | None:
     found = []
     for one in text.split(","):
-        word = _param(one.split("=")[0])
+        word = _param(one.split("=")[0], names)
         if word is None:
             return None
         found.append(word)
     return tuple(found)
 
 
-def _param(text: str) -> CParam | None:
+def _param(text: str, names: Mapping[str, str]) -> CParam | None:
     words = re.sub(r"\b(__restrict__|__restrict|restrict|struct|register|volatile)\b", " ", text)
     match = re.fullmatch(
         r"\s*(?P<type>[\w:<>\s*&]+?)(?P<name>\w+)\s*(?P<array>\[\s*\w*\s*\])?\s*", words
@@ -180,14 +200,15 @@ def _param(text: str) -> CParam | None:
     stars = kind.count("*") + bool(match["array"])
     bare = re.sub(r"\bconst\b", " ", kind.replace("*", " "))
     bare = " ".join(bare.split())
+    known = names.get(bare, bare)
     if bare == STREAM and not stars:
         return CParam(name=match["name"], kind="stream", type=kind)
-    if stars == 1 and bare in ELEMENTS:
+    if stars == 1 and known in ELEMENTS:
         const = re.match(r"(const\b.*|\w+\s+const\b)", kind.split("*")[0].strip()) is not None
         element = f"{'const ' if const else ''}{bare}*"
         return CParam(
-            name=match["name"], kind="tensor", type=element, dtype=ELEMENTS[bare], writes=not const
+            name=match["name"], kind="tensor", type=element, dtype=ELEMENTS[known], writes=not const
         )
-    if stars == 0 and bare and set(re.findall(r"\w+", bare)) <= _NUMBERS:
+    if stars == 0 and bare and set(re.findall(r"\w+", known)) <= _NUMBERS:
         return CParam(name=match["name"], kind="number", type=bare)
     return None

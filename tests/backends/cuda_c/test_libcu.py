@@ -135,7 +135,7 @@ def test_atomics_do_what_their_names_say(tmp_path: Path):
         ("namespace mine::cuda { int helper(); }\nint a = cuda::helper();", ()),
         ("using namespace at; auto s = cuda::getCurrentCUDAStream();", ()),
         ("::cuda::latch<::cuda::thread_scope_block> l;", ("cuda::latch",)),
-        ("cuda::device::experimental::fence_proxy_async_shared_cta();", ("cuda::device",)),
+        ("cuda::device::experimental::fence_proxy_async_shared_cta();", ()),
         ("cuda::counting_semaphore<cuda::thread_scope_block> s;", ("cuda::counting_semaphore",)),
         ("#include <cuda/ptx>\n", ("a CUDA C++ library",)),
     ],

@@ -428,7 +428,7 @@ def test_lines_stay_and_macros_stay_on_theirs() -> None:
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ('asm volatile("wgmma.fence.sync.aligned;");', "wgmma.fence.sync.aligned"),
+        ('asm volatile("tcgen05.fence::before_thread_sync;");', "tcgen05.fence::before_thread_sync"),
         ('asm volatile("barrier.cluster.arrive;");', "barrier.cluster.arrive"),
         ('asm("mov.u32 %0, %%smid;" : "=r"(x));', "the operand %smid"),
         ('asm("mov.u64 %0, %%clock64;" : "=l"(x));', "the operand %clock64"),

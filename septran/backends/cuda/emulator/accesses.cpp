@@ -6,7 +6,7 @@
 // From a launch's first atomic operation on nothing is noted in it: atomic operations order what no barrier does.
 // The words and the idea of epochs: FastTrack (Flanagan and Freund, PLDI 2009), with one thread known of each kind.
 #ifdef CUEMU_NOTES_ACCESSES
-#include "machine.h"
+#include "asynchronous.h"
 
 namespace cuemu {
 
@@ -90,6 +90,7 @@ void settle_pending() {
 
 void note_stored(uintptr_t p, size_t n, unsigned me) {
   n = within(p, n);
+  if (st_foreign) proxy_stored(reinterpret_cast<const char*>(p), n);
   const uint16_t meeting = meetings[me / kWave];
   Byte* b = notes + first_note(p);
   for (size_t i = 0; i < n; i++) {
@@ -161,6 +162,7 @@ void next_moment() {
   settle();
   moment++;
 }
+uint32_t this_moment() { return moment; }
 void next_meeting() {
   settle();
   if (!++meetings[thread_linear / kWave]) moment++;  // all of this moment is over: the count begins anew

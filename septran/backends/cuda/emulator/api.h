@@ -134,12 +134,38 @@ const char* encode_tiled(TensorMap& map, int rank, const void* data, const uint6
                          const uint32_t* box) CUEMU_CALL(encode_tiled);
 void tensor_copy(void* panel, const TensorMap& map, void* barrier, const long* at, int rank) CUEMU_CALL(tensor_copy);
 
+// ---- bulk copies as files of others have them: any shared memory, every swizzle; a CUtensorMap is 128 bytes
+/// What the driver's cuTensorMapEncodeTiled does: 0, or 1 (CUDA_ERROR_INVALID_VALUE) where it refuses. item: bytes; swizzle: 0 none,
+/// 1 32, 2 64, 3 128 bytes; floats: outside of the tensor are NaN, not 0.
+int encode_map(void* map, int item, int rank, const void* base, const uint64_t* size, const uint64_t* stride, const uint32_t* box,
+               const uint32_t* step, int interleave, int swizzle, bool nan_outside) CUEMU_CALL(encode_map);
+void bulk_load_tensor(void* to, const void* map, const int* at, int rank, void* barrier) CUEMU_CALL(bulk_load_tensor);
+void bulk_store_tensor(const void* map, const int* at, int rank, const void* from) CUEMU_CALL(bulk_store_tensor);
+void bulk_load(void* to, const void* from, uint32_t bytes, void* barrier) CUEMU_CALL(bulk_load);
+void bulk_store(void* to, const void* from, uint32_t bytes) CUEMU_CALL(bulk_store);
+void bulk_commit() CUEMU_CALL(bulk_commit);
+void bulk_wait(int open) CUEMU_CALL(bulk_wait);
+/// The phase of `barrier` waits for more bytes of copies; nobody arrives.
+void mbarrier_expect(void* barrier, int bytes) CUEMU_CALL(mbarrier_expect);
+
 // ---- wgmma (sm_90a)
 /// d[64, columns] += a[64, 16] b[16, columns] for the calling warp's 16 rows; v: this lane's accumulators, first row then
 /// second.
 void wgmma(float* v, uint64_t a, uint64_t b, int columns, bool mn_a, bool mn_b, Product16 kind) CUEMU_CALL(wgmma);
 /// The same, a in registers: four pairs of elements a thread.
 void wgmma_held(float* v, const unsigned (&a)[4], uint64_t b, int columns, bool mn_b, Product16 kind) CUEMU_CALL(wgmma_held);
+/// The same as a file of others says it: descriptors with shared addresses, any swizzle, accumulators at `d` in PTX's order; keeps:
+/// what they hold is added to; sign: of the product. held: a in registers, or nullptr.
+struct Wgmma {
+  float* const* d;
+  int columns;
+  uint64_t a, b;
+  const uint32_t* held;
+  bool keeps, mn_a, mn_b;
+  int sign;
+  Product16 kind;
+};
+void wgmma_said(const Wgmma& said) CUEMU_CALL(wgmma_said);
 void wgmma_fence() CUEMU_CALL(wgmma_fence);
 void wgmma_commit() CUEMU_CALL(wgmma_commit);
 void wgmma_wait(int open) CUEMU_CALL(wgmma_wait);

@@ -45,6 +45,20 @@ void mbarrier_init(void* p, int arrivals) {
   init_unfenced = true;
 }
 void mbarrier_fence_init() { init_unfenced = false; }
+void mbarrier_expect(void* p, int bytes) {
+  Mbarrier b = read_barrier(p);
+  b.bytes += bytes;
+  write_barrier(p, b);
+}
+void landed_bytes(void* p, int bytes) {
+  Mbarrier b = read_barrier(p);
+  b.bytes -= bytes;
+  write_barrier(p, b);
+}
+void check_copies_begin(const void* p) {
+  if (init_unfenced) fail("async", "a bulk copy before the fence that shows it the mbarriers");
+  read_barrier(p);
+}
 void mbarrier_arrive(void* p, int bytes) {
   Mbarrier b = read_barrier(p);
   if (b.pending == 0) fail("async", "more arrivals at an mbarrier than it was initialised for");
@@ -127,6 +141,8 @@ void proxy_write(const void* p) {
   mark_unfenced(offset, true);
 }
 void proxy_fence() {
+  init_unfenced = false;
+  fence_stores();
   if (unit_serial != block_serial) return;
   for (uint32_t offset : current->unfenced) mark_unfenced(offset, false);
   current->unfenced.clear();
@@ -190,13 +206,12 @@ CUEMU_NOTSAN void land(const TensorCopy& c) {
       *reinterpret_cast<volatile uint16_t*>(dynamic_shared + to) = value;
     }
   }
-  Mbarrier b = read_barrier(c.barrier);
-  b.bytes -= c.bytes();
-  write_barrier(c.barrier, b);
+  landed_bytes(c.barrier, c.bytes());
 }
 }  // namespace
 
 bool deliver_copy() {
+  if (deliver_bulk()) return true;
   if (!in_flight.count) return false;
   // Copies land in no fixed order either.
   const size_t n = in_flight.count, i = order == forward ? 0 : order == reverse ? n - 1 : n / 2;
@@ -206,6 +221,7 @@ bool deliver_copy() {
   return true;
 }
 void end_copies() {
+  end_bulk();
   if (in_flight.count) fail("async", "the block ends while a tensor copy is in flight");
 }
 
@@ -225,6 +241,7 @@ void tensor_copy(void* panel, const TensorMap& map, void* barrier, const long* a
 void forget_copies() {
   unit_unfenced.forget();
   in_flight.forget();
+  forget_bulk();
   init_unfenced = false;
 }
 

@@ -127,6 +127,7 @@ void begin_noting();  // a launch begins
 void forget_stored();  // a block begins
 void settle();        // a thread yields: its last store is made
 void next_moment();   // all threads of the block see what was stored before
+uint32_t this_moment();
 void next_meeting();  // of the warp that runs: its lanes do
 void note_store(const void* p, size_t n);
 void note_load(const void* p, size_t n, int thread);
@@ -161,6 +162,7 @@ inline void begin_noting() {}
 inline void forget_stored() {}
 inline void settle() {}
 inline void next_moment() {}
+inline uint32_t this_moment() { return 0; }
 inline void next_meeting() {}
 inline void note_store(const void*, size_t) {}
 inline void note_load(const void*, size_t, int) {}

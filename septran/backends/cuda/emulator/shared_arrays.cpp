@@ -28,25 +28,24 @@ CUEMU_NOTSAN void* shared_array(const void* site, size_t bytes, size_t alignment
   return static_room + at;
 }
 
-// `__shared__` arrays lie before dynamic shared memory; a block has addresses of its own for both.
+// A block's shared memory has addresses of its own: dynamic shared memory, then the `__shared__` arrays. Descriptors hold 18 bits of one.
 namespace {
-constexpr uint32_t kStaticAddress = 0x400, kDynamicAddress = kStaticAddress + kStaticShared;
+constexpr uint32_t kFirst = 0x400;
+uint32_t static_address() { return kFirst + static_cast<uint32_t>((dynamic_shared_size + 1023) / 1024 * 1024); }
 }  // namespace
 
 uint32_t shared_address(const void* p) {
   const uintptr_t at = reinterpret_cast<uintptr_t>(p);
   const uintptr_t fixed = at - reinterpret_cast<uintptr_t>(static_room), dynamic = at - reinterpret_cast<uintptr_t>(shared_room);
-  if (fixed < kStaticShared) return kStaticAddress + static_cast<uint32_t>(fixed);
-  if (dynamic < kMostShared + kGuard) return kDynamicAddress + static_cast<uint32_t>(dynamic);
+  if (fixed < kStaticShared) return static_address() + static_cast<uint32_t>(fixed);
+  if (dynamic < kMostShared + kGuard) return kFirst + static_cast<uint32_t>(dynamic);
   fail("shared memory", "an address outside of the block's shared memory is taken for one of it");
 }
 
 void* shared_pointer(uint32_t address) {
-  const uint32_t fixed = address - kStaticAddress, dynamic = address - kDynamicAddress;
+  const uint32_t fixed = address - static_address(), dynamic = address - kFirst;
   if (fixed < used) return static_room + fixed;
-  const ptrdiff_t start = dynamic_shared ? dynamic_shared - shared_room : 0;
-  const ptrdiff_t at = static_cast<ptrdiff_t>(dynamic) - start;
-  if (at >= 0 && static_cast<size_t>(at) < dynamic_shared_size) return shared_room + dynamic;
+  if (dynamic < dynamic_shared_size) return shared_room + dynamic;
   fail("shared memory", "an access at shared address 0x%x, where the block has no shared memory", address);
 }
 

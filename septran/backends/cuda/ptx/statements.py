@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from septran.backends.cuda.ptx import memory  # noqa: F401 - its instructions are among those that are known
+from septran.backends.cuda.ptx import bulk, memory  # noqa: F401 - their instructions are among those that are known
 from septran.backends.cuda.ptx.opcodes import said
 from septran.backends.cuda.ptx.text import Asm, NoPtx, instructions, parsed, registers, statements
 from septran.backends.cuda.ptx.values import C_TYPES, CONSTRAINTS, Names
@@ -45,9 +45,13 @@ def _each(source: str, told: Callable[[str], None]) -> str:
 def _block(asm: Asm) -> str:
     """Return the block; operands are read at its start and written at its end, registers are its own."""
     variables, before, after = {}, [], []
+    later = "wgmma.mma_async" in asm.template  # its accumulators are written when it is waited for
     for at, one in enumerate(asm.operands):
         name, c = f"ptx{at}_", CONSTRAINTS[one.constraint]
         variables[f"%{at}"] = name
+        if later and one.reads and one.writes and one.constraint == "f":
+            before.append(f"float& {name} = ({one.text});")
+            continue
         if one.writes:
             before.append(f"auto& {name}at = ({one.text});")
             before.append(
