@@ -39,7 +39,7 @@ _BOUNDS = re.compile(r"__launch_bounds__\s*\(\s*(\w+)\s*(?:,[^()]*)?\)\s*(?:void
 _COPYSIGN = re.compile(r"(?<![\w.:])(?:std::)?copysignf?(?=\s*\()")
 _UNSUPPORTED = (
     (
-        r"#\s*include\s*[<\"](cutlass|cute|thrust|cuda/(?!pipeline|functional|barrier|atomic|std/))",
+        r"#\s*include\s*[<\"](cutlass|cute|thrust|cuda/(?!pipeline|functional|barrier|atomic|ptx|std/))",
         "a CUDA C++ library",
     ),
     (

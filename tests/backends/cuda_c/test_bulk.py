@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from septran.backends.cuda.prepare import unsupported
 from septran.backends.cuda.ptx import translated, untranslated
 from tests.backends.cuda_c.raw import Ran, run_cuda
 
@@ -277,3 +278,59 @@ def test_what_there_is_no_model_of_is_named(text: str, why: str) -> None:
     operands = ", ".join(f'"l"(x{i})' for i in range(5))
     (told,) = untranslated(f'asm volatile("{text}" :: {operands});')
     assert why in told
+
+
+# ---- the same by cuda::ptx
+BY_NAME = """
+#include <cuda/ptx>
+namespace p = cuda::ptx;
+__global__ void kernel(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, float* sums) {
+    __shared__ alignas(128) float tile[8][8];
+    __shared__ alignas(16) float line[8];
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        p::mbarrier_init(&bar, 1);
+        p::fence_mbarrier_init(p::sem_release, p::scope_cluster);
+    }
+    __syncthreads();
+    const int32_t at[2] = {(int32_t)blockIdx.x * 8, 0};
+    if (threadIdx.x < 32 && p::elect_sync(~0u)) {
+        p::cp_async_bulk_tensor(p::space_cluster, p::space_global, tile, &from, at, &bar);
+        p::mbarrier_arrive_expect_tx(p::sem_release, p::scope_cta, p::space_shared, &bar, sizeof(tile));
+    }
+    while (!p::mbarrier_try_wait_parity(&bar, 0)) {}
+    for (int i = threadIdx.x; i < 64; i += blockDim.x) tile[i / 8][i % 8] += 1;
+    __syncthreads();
+    if (threadIdx.x < 8) {
+        line[threadIdx.x] = 0;
+        for (int i = 0; i < 8; i++) line[threadIdx.x] += tile[i][threadIdx.x];
+    }
+    p::fence_proxy_async(p::space_shared);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        p::cp_async_bulk_tensor(p::space_global, p::space_shared, &to, at, tile);
+        p::cp_async_bulk(p::space_global, p::space_shared, sums + blockIdx.x * 8, line, sizeof(line));
+        p::cp_async_bulk_commit_group();
+        p::cp_async_bulk_wait_group_read(p::n32_t<0>());
+    }
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* a) {
+    CUtensorMap map[2];
+    const cuuint64_t size[] = {20, 8}, stride[] = {80};
+    const cuuint32_t box[] = {8, 8}, step[] = {1, 1};
+    for (int i = 0; i < 2; i++)
+        cuTensorMapEncodeTiled(&map[i], CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, a[i], size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+            CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    kernel<<<3, 64>>>(map[0], map[1], (float*)a[2]);
+}
+"""
+
+
+def test_the_names_of_cuda_ptx_do_what_the_instructions_do(tmp_path: Path) -> None:
+    assert unsupported(BY_NAME) == ()
+    x = np.arange(160, dtype=np.float32).reshape(8, 20)
+    ran = run_cuda(BY_NAME, [x, np.zeros_like(x), np.zeros(24, np.float32)], tmp_path)
+    assert ran.code == 0, ran.message
+    assert (ran.outputs[1] == x + 1).all()  # clipped at the edge, both ways
+    wide = np.pad(x, ((0, 0), (0, 4))) + 1
+    assert (ran.outputs[2] == wide.sum(0)).all()

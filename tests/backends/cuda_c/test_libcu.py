@@ -137,7 +137,7 @@ def test_atomics_do_what_their_names_say(tmp_path: Path):
         ("::cuda::latch<::cuda::thread_scope_block> l;", ("cuda::latch",)),
         ("cuda::device::experimental::fence_proxy_async_shared_cta();", ()),
         ("cuda::counting_semaphore<cuda::thread_scope_block> s;", ("cuda::counting_semaphore",)),
-        ("#include <cuda/ptx>\n", ("a CUDA C++ library",)),
+        ("#include <cuda/latch>\n", ("a CUDA C++ library",)),
     ],
 )
 def test_what_there_is_no_model_of_is_named(text: str, names: tuple[str, ...]):
