@@ -92,11 +92,15 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """What a host function is called with at one place: tensor `param` of the problem, or `value`. keyword: "" = by place."""
+    """What a host function is called with at one place: tensor `param` of the problem, or `value`. keyword: "" = by place.
+
+    begins: the tensor whose values `param` holds before the call, which works in place; "" = none.
+    """
 
     param: str = ""
     value: object = None
     keyword: str = ""
+    begins: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,13 @@ from septran.verify.warp_accesses import told
     metavar="NAMES",
     help="Operators that torch may compute beside the kernels (matmul,conv2d or all); the verdict names them.",
 )
+@click.option(
+    "--in-place",
+    "in_place",
+    multiple=True,
+    metavar="NAME",
+    help="A parameter whose tensor the function changes into a result; of several in the order of the results.",
+)
 @click.option("--specials", is_flag=True, help="Also NaN, infinities, denormals and signed zeros.")
 @click.option(
     "--where",
@@ -68,6 +75,7 @@ def command(
     backend: str,
     numbers: tuple[str, ...],
     allow_torch: tuple[str, ...],
+    in_place: tuple[str, ...],
     specials: bool,
     where: Literal["auto", "device", "emulated"],
     seed: int | None,
@@ -90,6 +98,7 @@ def command(
         numbers=parse_numbers(numbers),
         specials=specials,
         allow_torch=allow_torch,
+        in_place=in_place,
         where=where,
         seed=seed,
     )

@@ -49,6 +49,17 @@ def told(verdict: Verdict) -> Verdict:
     return verdict
 
 
+_CHANGES = ("which is an input", "writes input", "was changed")
+
+
+def with_place_hint(verdict: Verdict) -> Verdict:
+    """Return a verdict on a file that stores to its inputs, saying how one that works in place is judged."""
+    if verdict.code not in ("V209", "V215", "V216") or not any(w in verdict.message for w in _CHANGES):  # fmt: skip
+        return verdict
+    hint = "a function that makes its results of its inputs where these lie is judged with --in-place NAME"
+    return replace(verdict, hint=hint)
+
+
 def finding_of(verdict: Verdict) -> str:
     """Return the class of what is wrong: race, bounds, uninitialised, precision, wrong, cheat, ...; "" for nothing."""
     if verdict.passed or verdict.level is Level.UNAVAILABLE:

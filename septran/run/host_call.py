@@ -11,6 +11,7 @@ from septran.aten.graph import Plain
 from septran.backends.base import Host, HostCall, HostParam, Passed
 from septran.errors import ConfigError, Span, closest
 from septran.plan.wanted import Wanted
+from septran.run.host_in_place import check_in_place, with_results
 
 Numbers = Mapping[str, float | int | str]
 """Values of number parameters by name, as the user gave them; words (`dtype=float16`) are for hosts in Python."""
@@ -23,27 +24,29 @@ _COUNTS = frozenset(
 """Names, in small letters and without `_`, of a parameter that says how many elements the tensors have, where all have as many."""
 
 
-def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> HostCall:
+def host_call(
+    host: Host, wanted: Wanted, numbers: Numbers, *, file: Path, in_place: tuple[str, ...] = ()
+) -> HostCall:
     """Return how the host function is called with the reference's inputs, weights and outputs.
 
     Tensors go to tensor parameters in order, plain values of `get_inputs` and `numbers` to the others. A function
-    that takes one tensor more per result writes its results there; else it returns them.
+    that takes one tensor more per result writes its results there; else it returns them, or makes them of the inputs
+    that `in_place` names; one on pointers also of those that are not const, where it takes no tensor besides its inputs.
 
     Raises:
         ConfigError: C172, they do not fit.
     """
     outputs = [p.name for p in wanted.problem.outputs]
     _check_names(host, numbers, file)
+    check_in_place(host, in_place, file)
     if any(p.kind != "any" for p in host.params):
-        return _typed_call(host, wanted, numbers, file)
+        return _typed_call(host, wanted, numbers, in_place, file)
     given = [Passed(param=g) if isinstance(g, str) else _plain(g, file) for g in wanted.given]
     weights = [] if host.module else [Passed(param=w) for w in wanted.weights]
     results = [Passed(param=o) for o in outputs]
     named = {p.name: Passed(value=numbers[p.name]) for p in host.params if p.name in numbers}
-    for args, returns in (
-        ([*given, *weights], True),
-        ([*given, *weights, *results], False),
-    ):
+    ways = [([*given, *weights], True), ([*given, *weights, *results], False)]
+    for args, returns in ways[:1] if in_place else ways:
         by_name = [p for p in host.params if p.keyword]
         if any(not p.default and p.name not in named for p in by_name):
             break
@@ -61,6 +64,10 @@ def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> Ho
                 if one is not None
             ]
             filled += [replace(named[p.name], keyword=p.name) for p in by_name if p.name in named]
+            if in_place:
+                changed = [p.name in in_place for p, one in found if one is not None]
+                changed += [False] * (len(filled) - len(changed))
+                filled, returns = with_results(host, filled, changed, wanted, file), False
             return HostCall(host=host, args=tuple(filled), returns=returns)
     raise _misfit(host, wanted, file)
 
@@ -86,13 +93,21 @@ def _counted(params: tuple[HostParam, ...], count: int) -> list[HostParam]:
     return [*own, *(HostParam(name=f"*{k}") for k in range(more))]
 
 
-def _typed_call(host: Host, wanted: Wanted, given: Numbers, file: Path) -> HostCall:
+def _typed_call(
+    host: Host, wanted: Wanted, given: Numbers, in_place: tuple[str, ...], file: Path
+) -> HostCall:
     """Fill typed parameters: read-only pointers with inputs and weights, others with results, numbers by name."""
     reads = [*(g for g in wanted.given if isinstance(g, str)), *wanted.weights]
     writes = [p.name for p in wanted.problem.outputs]
     plain = [g for g in wanted.given if not isinstance(g, str)]
     tensors = [p for p in host.params if p.kind == "tensor"]
-    if sum(p.writes for p in tensors) != len(writes):
+    alone = len(tensors) == len(reads)
+    if not in_place and alone and sum(p.writes for p in tensors) == len(writes):
+        in_place = tuple(p.name for p in tensors if p.writes)
+    if in_place:
+        tensors = [replace(p, writes=False) for p in tensors]
+        writes = []
+    if not in_place and sum(p.writes for p in tensors) != len(writes):
         # without const nobody says which pointers are results: they come last
         tensors = [
             replace(p, writes=k >= len(tensors) - len(writes)) for k, p in enumerate(tensors)
@@ -142,6 +157,9 @@ def _typed_call(host: Host, wanted: Wanted, given: Numbers, file: Path) -> HostC
                 Span(str(file), host.line),
             )
         args.append(Passed(param=name))
+    if in_place:
+        changed = [p.name in in_place for p in host.params]
+        args = with_results(host, args, changed, wanted, file)
     return HostCall(host=host, args=tuple(args), returns=False)
 
 

@@ -21,7 +21,7 @@ from septran.kernel import Kernel, KernelParam, content_hash
 from septran.outcome import Level
 from septran.plan.wanted import Wanted, load_wanted, read_source
 from septran.prove.foreign.launch import Proof
-from septran.run.finding import finding_of, told
+from septran.run.finding import finding_of, told, with_place_hint
 from septran.run.host_call import Numbers
 from septran.run.judge_call import called
 from septran.run.judge_device import OnGpu, with_device
@@ -56,7 +56,8 @@ class JudgeRequest:
 
     entry: the host function, "" to find it. backend: "" to tell it from the file. numbers: values of the host
     function's number parameters by name. specials: also NaN, infinities and denormals. seed: of the secret inputs.
-    allow_torch: operators that torch may compute beside the kernels, by name, or "all". where: "emulated"
+    allow_torch: operators that torch may compute beside the kernels, by name, or "all". in_place: parameters of the host function that
+    hold results, too. where: "emulated"
     runs it without a GPU, "device" on one of this machine after that, "auto" does so where there is one.
     """
 
@@ -69,6 +70,7 @@ class JudgeRequest:
     seed: int | None = None
     allow_torch: tuple[str, ...] = ()
     where: Where = "emulated"
+    in_place: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +271,9 @@ def _judged(
 
     def fits(one: Host) -> bool:
         try:
-            called(files, foreign, one, wanted, request.numbers, request.allow_torch)
+            called(
+                files, foreign, one, wanted, request.numbers, request.allow_torch, request.in_place
+            )
         except ConfigError:
             return False
         return True
@@ -278,7 +282,7 @@ def _judged(
         host = entry_of(request.file, hosts, fits)
 
     def call_of(other: Wanted, numbers: Numbers) -> HostCall:
-        return called(files, foreign, host, other, numbers, request.allow_torch)
+        return called(files, foreign, host, other, numbers, request.allow_torch, request.in_place)
 
     call = call_of(wanted, request.numbers)
     arch = backends.resolve_arch(backend, read.arch)
@@ -368,7 +372,7 @@ def _judged(
     kept = foreign.between_calls(text, host.name) if foreign.between_calls is not None else ()
     if kept:
         skipped += (AFTER.format(", ".join(kept)),)
-    verdict = _in_the_users_file(told(verdict), kernel, request.file)
+    verdict = _in_the_users_file(with_place_hint(told(verdict)), kernel, request.file)
     unseen = (text for text in foreign.unchecked if not shown.settles(text))
     missing = (*verdict.not_checked, *unseen, *skipped)
     verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))

@@ -20,14 +20,15 @@ def called(
     wanted: Wanted,
     numbers: Numbers,
     allow_torch: tuple[str, ...],
+    in_place: tuple[str, ...] = (),
 ) -> HostCall:
-    """Return the call of the host function. files: the judged one and the reference.
+    """Return the call of the host function. files: the judged one and the reference. in_place: parameters that hold results, too.
 
     Raises:
         ConfigError: C172, they do not fit.
     """
     file, reference = files
-    call = host_call(host, wanted, numbers, file=file)
+    call = host_call(host, wanted, numbers, file=file, in_place=in_place)
     call = replace(call, allow_torch=allowed(allow_torch, foreign, file))
     if host.module:
         return replace(call, made_with=made_with(reference), state=wanted.state)

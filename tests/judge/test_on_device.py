@@ -223,8 +223,8 @@ import septran_device_host as device
 def plan(**more):
     return {"args": [], "returns": True, "made_with": [], "state": [], "allow_torch": [], "made": "", **more}
 
-def tensor(name): return {"param": name, "value": None, "keyword": ""}
-def number(value, keyword=""): return {"param": "", "value": value, "keyword": keyword}
+def tensor(name, begins=""): return {"param": name, "value": None, "keyword": "", "begins": begins}
+def number(value, keyword=""): return {"param": "", "value": value, "keyword": keyword, "begins": ""}
 
 def scaled(x, *, by):
     out = torch.empty_like(x)
@@ -250,6 +250,10 @@ y = torch.zeros(4)
 device.Entry(factory, plan(args=[tensor("x"), tensor("y")], made_with=[number(2, "size")], made="factory", returns=False), ["y"])({"x": x, "y": y})
 print(y.tolist())
 
+y = torch.zeros(4)
+device.Entry(lambda a: a.mul_(2), plan(args=[tensor("y", "x")], returns=False), ["y"])({"x": x, "y": y})
+print(x.tolist(), y.tolist())
+
 entry = device.Entry(lambda x: torch.empty(3), plan(args=[tensor("x")]), ["y"])
 try:
     entry({"x": x, "y": y})
@@ -264,10 +268,11 @@ def test_a_host_function_is_called_as_its_users_do(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ENTRY_PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True
     )  # fmt: skip
-    poisoned, eager, made, refused = done.stdout.splitlines()
+    poisoned, eager, made, in_place, refused = done.stdout.splitlines()
     assert poisoned == "[nan, 3.0, 6.0, 9.0]"  # what nobody wrote shows
     assert eager == "[0.0, 2.0, 4.0, 6.0]"
     assert made == "[2.0, 3.0, 4.0, 5.0]"
+    assert in_place == "[0.0, 1.0, 2.0, 3.0] [0.0, 2.0, 4.0, 6.0]"
     assert refused.startswith("HostError host: y has shape (3,)")
 
 

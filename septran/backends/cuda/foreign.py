@@ -60,6 +60,7 @@ _FLAGS = (
     "-ffunction-sections",
     "-fdata-sections",
 )
+COPY = "cudaMemcpy({to}, {of}, {bytes}, cudaMemcpyDeviceToDevice)"
 _BEFORE = """#include <cuda_runtime.h>
 #define __CUDACC__ 1
 #define __NVCC__ 1
@@ -108,7 +109,7 @@ def kernel(
 ) -> tuple[Kernel, tuple[str, ...]]:
     """Return the file with the judge's entry after it, which runs every order of threads."""
     if on_torch(text):
-        run = call_text(call, params)
+        run = call_text(call, params, COPY)
         return plain_kernel(text, torch_entry(ENTRY, params, run, returns=call.returns), call, params, "cuda_c", arch, ".cu"), ()  # fmt: skip
     function = {f.name: f for f in functions(text, _device)}[call.host.name]
     sizes = ", ".join(
@@ -116,7 +117,15 @@ def kernel(
     )
     around = f"cuemu::in_every_order_and_block({{{sizes}}}, [&] {{ {{call}}; }});"
     found = judged(
-        text, function, call, params, backend="cuda_c", arch=arch, suffix=".cu", around=around
+        text,
+        function,
+        call,
+        params,
+        backend="cuda_c",
+        arch=arch,
+        suffix=".cu",
+        around=around,
+        copy=COPY,
     )
     return found, ()
 

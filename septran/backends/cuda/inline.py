@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import HostCall, Unjudged, as_it_is
+from septran.backends.cuda.foreign import COPY, unjudged_words
 from septran.backends.cuda.foreign import FOREIGN as PLAIN
-from septran.backends.cuda.foreign import unjudged_words
 from septran.backends.cuda.ptx import shown
 from septran.backends.cuda.served import RULES, build, served_kernel, unset
 from septran.backends.judged import c_sizes, py_sizes
@@ -26,7 +26,7 @@ from septran.ir.size_asked import SizeAsked
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch, NotRead
 
-_HOSTS = InlineHosts(read=extension, entries=launching, backend="cuda_c", suffix=".cu")
+_HOSTS = InlineHosts(read=extension, entries=launching, backend="cuda_c", suffix=".cu", copy=COPY)
 hosts = _HOSTS.hosts
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from septran.backends.base import HostCall
 from septran.backends.judged.c_conditions import asks_its_judge
 from septran.backends.judged.c_host import CFunction
-from septran.backends.judged.c_hosts import entry_text
+from septran.backends.judged.c_hosts import COPY, entry_text
 from septran.backends.judged.c_launches import Given, launches
 from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
@@ -27,9 +27,10 @@ def judged(
     arch: str,
     suffix: str,
     around: str = "{call};",
+    copy: str = COPY,
 ) -> Kernel:
-    """Return the file with the judge's entry after it; around: the statement with `{call}` in it."""
-    entry = entry_text(ENTRY, function, call, params, around=around)
+    """Return the file with the judge's entry after it; around: the statement with `{call}` in it. copy: as `c_hosts.in_place`."""
+    entry = entry_text(ENTRY, function, call, params, around=around, copy=copy)
     return plain_kernel(text, entry, call, params, backend, arch, suffix)
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from septran.backends.base import HostCall, Passed, Unjudged
 from septran.backends.judged.c_host import literal
+from septran.backends.judged.c_hosts import in_place
 from septran.backends.judged.torch_text import argument, tensor_word
 from septran.kernel import KernelParam
 
@@ -72,11 +73,12 @@ class Forward:
             for p, a in zip(call.host.params, call.args, strict=False)
         }
 
-    def call(self) -> str:
-        """Return the call of `function` with the problem's tensors."""
+    def call(self, copy: str) -> str:
+        """Return the call of `function` with the problem's tensors. copy: as `c_hosts.in_place`."""
         given = [argument(a, self._params) for a in self._call.args]
         weights = [tensor_word(p, self._params) for p in self._state.values()]
-        return f"septran_forward({', '.join([*given, *weights])})"
+        before = in_place(self._call, self._params, copy)
+        return f"({before}septran_forward({', '.join([*given, *weights])}))"
 
     def function(self) -> str:
         """Return the C++ function.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from septran.backends.base import Host, HostCall, Unjudged
 from septran.backends.judged.c_foreign import ENTRY, plain_kernel
+from septran.backends.judged.c_hosts import COPY
 from septran.backends.judged.inline_forward import Forward
 from septran.backends.judged.inline_text import Extension
 from septran.backends.judged.python_file import MODULE, host_params
@@ -19,7 +20,7 @@ from septran.kernel import Kernel, KernelParam
 class InlineHosts:
     """How such files are read for one target. read: the text of a file -> its sources. entries: of their text.
 
-    backend, suffix: of the kernel that they become. flags: of its own build, which no card needs to name.
+    backend, suffix: of the kernel that they become. flags: of its own build, which no card needs to name. copy: as `c_hosts.in_place`.
     """
 
     read: Callable[[str], Extension]
@@ -27,6 +28,7 @@ class InlineHosts:
     backend: str
     suffix: str
     flags: tuple[str, ...] = ()
+    copy: str = COPY
 
     def hosts(self, text: str) -> tuple[Host, ...]:
         """Return the class `ModelNew`, else the functions on tensors that may be entries and that the extension offers."""
@@ -59,9 +61,9 @@ class InlineHosts:
         more, run = "", ""
         if call.host.module:
             forward = Forward(text, read.offered, call, params)
-            more, run = forward.function(), forward.call()
+            more, run = forward.function(), forward.call(self.copy)
         elif any(f.name == call.host.name for f in torch_functions(read.text)):
-            run = call_text(call, params)
+            run = call_text(call, params, self.copy)
         else:
             raise Unjudged(
                 call.host.line, f"{call.host.name}, which is no function of the extension"

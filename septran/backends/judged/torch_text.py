@@ -9,6 +9,7 @@ from pathlib import Path
 
 from septran.backends.base import Host, HostCall, HostParam, Passed
 from septran.backends.judged.c_host import blank, heads, literal
+from septran.backends.judged.c_hosts import COPY, in_place
 from septran.ir.brackets import split_top
 from septran.kernel import KernelParam
 
@@ -149,9 +150,11 @@ def tensor_word(name: str, params: tuple[KernelParam, ...]) -> str:
     return f"at::Tensor(static_cast<char*>(args[{i}]), {_kind(p)}, std::vector<int64_t>{_sizes(p)})"
 
 
-def call_text(call: HostCall, params: tuple[KernelParam, ...]) -> str:
-    """Return the call of a host function on tensors."""
-    return f"{call.host.name}({', '.join(argument(a, params) for a in call.args)})"
+def call_text(call: HostCall, params: tuple[KernelParam, ...], copy: str = COPY) -> str:
+    """Return the call of a host function on tensors, an expression. copy: as `c_hosts.in_place`."""
+    called = f"{call.host.name}({', '.join(argument(a, params) for a in call.args)})"
+    before = in_place(call, params, copy)
+    return f"({before}{called})" if before else called
 
 
 def argument(passed: Passed, params: tuple[KernelParam, ...]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from septran_torch_host import EMPTY, matched, poison
+from septran_torch_host import EMPTY, begin_in_place, matched, poison
 from septran_torch_states import Module
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -55,6 +55,7 @@ class Entry:
         args = self._plan["args"]
         values = [(a["keyword"], tensors[a["param"]] if a["param"] else a["value"]) for a in args]
         by_name = {name: value for name, value in values if name}
+        begin_in_place(args, tensors)
         with torch.no_grad():
             if self._plan["state"]:
                 self._called.load(tensors)

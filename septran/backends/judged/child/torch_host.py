@@ -435,6 +435,14 @@ def matched(result: Any, outputs: list[tuple[str, Any]]) -> list[Any]:
     return given
 
 
+def begin_in_place(args: list[dict[str, Any]], tensors: dict[str, Any]) -> None:
+    """Give results that a host function makes of its inputs in place those inputs' values; args: as of the plan."""
+    with torch.no_grad():
+        for one in args:
+            if one["begins"]:
+                tensors[one["param"]].copy_(tensors[one["begins"]].detach())
+
+
 def written(outputs: list[tuple[str, Any]], gate: Gate) -> None:
     """Look at outputs that the host function was handed, where torch may compute.
 
