@@ -40,6 +40,8 @@ def told(verdict: Verdict) -> Verdict:
         return replace(verdict, code="V205", message=text, hint="")
     if verdict.code == "V209" and first.get("kind") in _NOT_TAKEN:
         return replace(verdict, hint="the language refuses such a kernel")
+    if verdict.code == "V209" and first.get("kind") == "lacks":
+        return verdict.unavailable("V217", f"the emulation lacks something: {first.get('message')}", "nothing is known about the kernel")  # fmt: skip
     emulated = verdict.where == "emulated"
     uncompiled = verdict.code == "V201" and emulated
     lacks = verdict.where != "device" and any(w in verdict.message for w in _LACKS)
@@ -85,6 +87,8 @@ def finding_of(verdict: Verdict) -> str:
             return "uninitialised"
         case "V209" if re.match(r"(emulator: )?state:", text):
             return "state"
+        case "V209" if text.startswith("opaque"):
+            return "cheat"
         case "V209" if text.startswith("launch"):
             return "launch"
         case "V209":

@@ -61,7 +61,27 @@ def unsupported(source: str) -> tuple[str, ...]:
         for found in dict.fromkeys(re.findall(rf"(?<!\w::)\b{name}\s*::\s*(\w+)", source))
         if found not in _offered(name)
     )
-    return (*(what for pattern, what in _UNSUPPORTED if re.search(pattern, source)), *libraries)
+    maps = ("the bits of a tensor map",) if _looks_into_maps(source) else ()
+    known = (what for pattern, what in _UNSUPPORTED if re.search(pattern, source))
+    return (*known, *maps, *libraries)
+
+
+def _looks_into_maps(source: str) -> bool:
+    """Whether a text reads what a CUtensorMap holds, by its member or through a pointer to something else.
+
+    What the noted build sees of it is only a map whose address is handed on.
+    """
+    if "CUtensorMap" not in source:
+        return False
+    names = "|".join(
+        {re.escape(n) for n in re.findall(r"\bCUtensorMap\b[\s*&]*(?:const\s+)?(\w+)", source)}
+    )
+    kind = r"(?:(?:const|volatile|unsigned|signed|struct)\s+)*(?!void\b|CUtensorMap\b)[\w:]+(?:\s+(?:const|volatile|int|char|long))*\s*\*"
+    cast = rf"(?:\(\s*{kind}\s*\)|reinterpret_cast\s*<\s*{kind}[^>]*>\s*\()\s*\(?\s*&?\s*(?:{names or 'CUtensorMap'})\b"
+    return (
+        re.search(r"(?:\.|->)\s*opaque\b", source) is not None
+        or re.search(cast, source) is not None
+    )
 
 
 @functools.cache

@@ -88,8 +88,20 @@ void settle_pending() {
       race(static_cast<unsigned>(pending.thread), "changes", pending.other[i], pending.loaded[i] ? "loads" : "stores", pending.at + i);
 }
 
+// What a program may hand on but not look into: mbarriers, by 8 bytes of shared memory, and tensor maps.
+bool barriers[kBytes / 8];
+bool any_barrier;
+void set_barriers(uintptr_t p, size_t n, bool on) {
+  for (size_t b = first_note(p) / 8, end = (first_note(p) + n - 1) / 8; b <= end; b++) barriers[b] = on;
+}
+void check_opaque(uintptr_t p, size_t n) {
+  for (size_t b = first_note(p) / 8, end = (first_note(p) + n - 1) / 8; b <= end; b++)
+    if (barriers[b]) fail("opaque", "thread %d reads the bits of an mbarrier; what they mean is the device's own", thread_linear);
+}
+
 void note_stored(uintptr_t p, size_t n, unsigned me) {
   n = within(p, n);
+  if (any_barrier) set_barriers(p, n, false);
   if (st_foreign) proxy_stored(reinterpret_cast<const char*>(p), n);
   const uint16_t meeting = meetings[me / kWave];
   Byte* b = notes + first_note(p);
@@ -107,6 +119,7 @@ void note_stored(uintptr_t p, size_t n, unsigned me) {
 }
 void note_loaded(uintptr_t p, size_t n, unsigned me) {
   n = within(p, n);
+  if (any_barrier) check_opaque(p, n);
   const uint16_t meeting = meetings[me / kWave];
   Byte* b = notes + first_note(p);
   for (size_t i = 0; i < n; i++) {
@@ -143,6 +156,7 @@ void note_global_store(uintptr_t p, size_t n) {
 }
 }  // namespace
 void forget_stored() {
+  if (any_barrier) memset(barriers, 0, sizeof barriers), any_barrier = false;
   stored_block++;
   stored_count = 0;
 }
@@ -154,6 +168,17 @@ void read_only(const void* p, size_t bytes) {
       fail("constant", "thread %d reads by __ldg what its block stored in this launch: a device may give it what was there before", thread_linear);
 }
 
+void opaque_barrier(const void* p) {
+  if (!st_foreign) return;
+  any_barrier = true;
+  set_barriers(reinterpret_cast<uintptr_t>(p), 8, true);
+}
+/// A part of a tensor map by itself; whole ones are copied by more at a time.
+void note_map_read(uintptr_t p, size_t n) {
+  const uintptr_t line = p & ~uintptr_t{63};
+  if (n > 8 || !(is_map(reinterpret_cast<const char*>(line)) || (line & 0xFC0 && is_map(reinterpret_cast<const char*>(line - 64))))) return;
+  fail("opaque", "a tensor map's bits are read; what they mean is the driver's own");
+}
 void settle() {
   if (pending.count) settle_pending();
 }
@@ -186,6 +211,7 @@ void note_load(const void* p, size_t n, int thread) {
     if (cuemu::counting && (shared || cuemu::in_global(p)))                                                          \
       cuemu::count_access(__builtin_return_address(0), p, n, #what[0] == 's');                                       \
     if (!shared) cuemu::check_owner(p, n, #what[0] == 's');                                                          \
+    if (!shared && cuemu::maps_made && #what[0] == 'l') cuemu::note_map_read(p, n);                                    \
     if (!shared && #what[0] == 's') cuemu::note_global_store(p, n);                                                  \
     if (shared && !cuemu::atomics) cuemu::note_##what(p, n, static_cast<unsigned>(cuemu::thread_linear));             \
   }
@@ -214,8 +240,9 @@ CUEMU_ATOMIC(64)
 extern "C" void __tsan_vptr_read(void**) {}
 extern "C" void __tsan_vptr_update(void**, void*) {}
 #else
-#include "machine.h"
+#include "asynchronous.h"
 namespace cuemu {
 void read_only(const void*, size_t) {}
+void opaque_barrier(const void*) {}
 }  // namespace cuemu
 #endif

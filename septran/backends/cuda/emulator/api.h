@@ -123,6 +123,8 @@ void mbarrier_init(void* p, int arrivals) CUEMU_CALL(mbarrier_init);
 void mbarrier_fence_init() CUEMU_CALL(mbarrier_fence_init);
 /// Arrive once; the phase also waits for `bytes` of copies.
 void mbarrier_arrive(void* p, int bytes) CUEMU_CALL(mbarrier_arrive);
+/// What arriving at `p` gives: bits without a meaning, but the first, the parity of the phase that is not complete.
+uint64_t mbarrier_token(const void* p) CUEMU_CALL(mbarrier_token);
 void mbarrier_wait(void* p, unsigned parity) CUEMU_CALL(mbarrier_wait);
 /// The same, which may give up once and return false, as a wait with a limit of its own may.
 bool mbarrier_try(void* p, unsigned parity) CUEMU_CALL(mbarrier_try);

@@ -43,6 +43,11 @@ void mbarrier_init(void* p, int arrivals) {
   b.magic = kMagic, b.expected = b.pending = static_cast<unsigned>(arrivals);
   memcpy(p, &b, sizeof b);
   init_unfenced = true;
+  opaque_barrier(p);
+}
+uint64_t mbarrier_token(const void* p) {
+  const Mbarrier b = read_barrier(p);
+  return static_cast<uint64_t>(b.phase) << 63 | static_cast<uint64_t>(0xFFFFF - b.pending) << 43 | static_cast<uint64_t>(0xFFFFF - b.expected) << 1;
 }
 void mbarrier_fence_init() { init_unfenced = false; }
 void mbarrier_expect(void* p, int bytes) {

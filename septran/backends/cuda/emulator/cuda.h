@@ -41,9 +41,9 @@ inline CUresult cuGetErrorName(CUresult e, const char** text) {
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound, cudaDriverEntryPointVersionNotSufficent };
 constexpr unsigned long long cudaEnableDefault = 0, cudaEnableLegacyStream = 1, cudaEnablePerThreadDefaultStream = 2;
 inline cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long, cudaDriverEntryPointQueryResult* found = nullptr) {
-  const bool known = !__builtin_strcmp(name, "cuTensorMapEncodeTiled");
-  *function = known ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
-  if (found) *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  if (__builtin_strcmp(name, "cuTensorMapEncodeTiled")) cuemu::fail("lacks", "the driver's %.60s is unknown to this emulator", name);
+  *function = reinterpret_cast<void*>(&cuTensorMapEncodeTiled);
+  if (found) *found = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 inline cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long flags,

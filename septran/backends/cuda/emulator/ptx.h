@@ -142,13 +142,12 @@ inline void copy_async(void* dst, const void* src, int bytes, int valid, int onl
   if (bytes != 4 && bytes != 8 && bytes != 16) fail("async", "cp.async of %d bytes; it copies 4, 8 or 16", bytes);
   async_copy(dst, src, bytes, valid);
 }
-/// Arrive `times` at an mbarrier, the first time with `bytes` to wait for; its state before: the parity of the phase.
+/// Arrive `times` at an mbarrier, the first time with `bytes` to wait for; its state before.
 inline uint64_t arrive(void* barrier, int bytes, int times) {
   if (times < 1) fail("async", "%d arrivals at an mbarrier", times);
-  uint64_t state;
-  __builtin_memcpy(&state, barrier, sizeof state);
+  const uint64_t state = mbarrier_token(barrier);
   for (int i = 0; i < times; i++) mbarrier_arrive(barrier, i ? 0 : bytes);
-  return state >> 8 & 1;
+  return state;
 }
 
 struct StoredMatrix { void* row; uint32_t values[4]; };

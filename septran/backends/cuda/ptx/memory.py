@@ -214,7 +214,7 @@ def _arrive_with_copies(match: re.Match[str], operands: tuple[str, ...], names: 
 def _wait(match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
     """It may give up once; whoever asks again waits as long as it takes."""
     out, at, phase = operands[:3]
-    parity = names.read(phase, "u32" if match.group(1) else "u64")
+    parity = names.read(phase, "u32") if match.group(1) else f"{names.read(phase, 'u64')} >> 63"
     call = f"cuemu::mbarrier_try({names.address(at, 'shared')}, static_cast<unsigned>({parity}))"
     return names.write(out, call)
 
