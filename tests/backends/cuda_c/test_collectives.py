@@ -232,7 +232,7 @@ def test_more_threads_than_a_collective_has_memory_for_are_an_error(tmp_path: Pa
         ("cub::BlockHistogram<int, 64, 1, 9> h; cub::Sum s;", ("cub::BlockHistogram",)),
         ("#include <cub/cub.cuh>\ncub::BlockReduce<float, 64, cub::BLOCK_REDUCE_RAKING> r;", ()),
         ("#include <cuda/std/limits>\n#include <cuda/functional>\n", ()),
-        ("#include <cuda/ptx>\n", ("a CUDA C++ library",)),
+        ("#include <cuda/latch>\n", ("a CUDA C++ library",)),
     ],
 )  # fmt: skip
 def test_what_there_is_no_model_of_is_named(text, names):
