@@ -74,7 +74,10 @@ def wanted_at(path: Path, opened: OpenGraph, sizes: Mapping[str, int]) -> Wanted
     """
     graph = opened.at(sizes)
     closed = {n: raw for n, raw in opened.values.items() if not opened.open_axes(n)}
-    return _wanted(path, replace(graph, values=closed), specials=False)
+    try:
+        return _wanted(path, replace(graph, values=closed), specials=False)
+    except IndexError as e:  # of a table that is made for the sizes of get_inputs
+        raise ValueError(f"the reference cannot be evaluated: {e}") from e
 
 
 def _wanted(path: Path, graph: Graph, *, specials: bool) -> Wanted:

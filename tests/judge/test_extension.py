@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from septran import settings
@@ -124,3 +126,57 @@ def test_without_a_module_the_function_is_the_entry(tmp_path, capsys):
     file.write_text(GELU[: GELU.index("class ModelNew")], encoding="utf-8")
     code = main(["judge", str(file), "--reference", str(REFERENCES / "gelu.py")])
     assert (code, "gelu_forward of answer.py on cpp" in capsys.readouterr().out) == (0, True)
+
+
+PLACED = """#include <torch/extension.h>
+__global__ void twice_kernel(const float* x, float* room, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) room[i] = x[i] + x[i], y[i] = room[i];
+}
+torch::Tensor twice(torch::Tensor x) {
+    auto room = ROOM;
+    auto y = RESULT;
+    twice_kernel<<<(x.numel() + 63) / 64, 64>>>(x.data_ptr<float>(), room.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}
+"""
+ON_CPU, LIKE = "torch::zeros({x.numel()})", "torch::empty_like(x)"
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    ("room", "result", "finding"),
+    [
+        (f"{ON_CPU}.to(torch::Device(torch::kCUDA))", LIKE, ""),
+        (f"{ON_CPU}.cuda()", f"{ON_CPU}.to(x.device())", ""),
+        ("torch::empty({x.numel()}, x.options())", "torch::empty({x.numel()}, torch::device(torch::kCUDA))", ""),
+        ("torch::empty({x.numel()}, torch::TensorOptions().dtype(torch::kFloat32).device(torch::kCUDA, 0))", LIKE, ""),
+        (f"{ON_CPU}.to(x.options())", "x.to(torch::kFloat64).to(torch::kFloat)", ""),
+        (ON_CPU, LIKE, "bounds"),
+        (LIKE, ON_CPU, "bounds"),
+        (LIKE, "torch::empty({x.numel()}, torch::dtype(torch::kFloat32))", "bounds"),
+    ],
+)  # fmt: skip
+def test_a_tensor_without_a_device_lies_on_the_processor(
+    room: str, result: str, finding: str, tmp_path: Path
+) -> None:
+    (tmp_path / "twice.cu").write_text(PLACED.replace("ROOM", room).replace("RESULT", result))
+    (tmp_path / "wanted.py").write_text(
+        "import torch\ndef reference(x): return x + x\ndef get_inputs(): return [torch.randn(300)]\n"
+    )
+    request = JudgeRequest(file=tmp_path / "twice.cu", reference=tmp_path / "wanted.py")
+    found = judge(request, settings=settings.load())
+    assert found.finding == finding, found.verdict.message
+    assert not finding or "which a device does not reach" in found.verdict.message
+
+
+def test_a_result_on_the_processor_is_none_of_the_device(tmp_path: Path) -> None:
+    text = PLACED.replace("ROOM", LIKE).replace("RESULT", LIKE)
+    text = text.replace("return y;", f"auto other = {ON_CPU}; return other;")
+    (tmp_path / "twice.cu").write_text(text)
+    (tmp_path / "wanted.py").write_text(
+        "import torch\ndef reference(x): return x + x\ndef get_inputs(): return [torch.randn(300)]\n"
+    )
+    request = JudgeRequest(file=tmp_path / "twice.cu", reference=tmp_path / "wanted.py")
+    found = judge(request, settings=settings.load())
+    assert found.verdict.code == "V204" and "lies on the processor" in found.verdict.message

@@ -360,3 +360,64 @@ def test_a_softmax_that_begins_with_a_limit_of_its_type(old, new, code):
     found = proof(SOFTMAX.replace(old, new), "softmax", given)
     assert [f.code for f in found.findings] == ([code] if code else []), found
     assert found.findings or found.proved == ("bounds", "races")
+
+
+TURNED = """__device__ float first(float x) {
+    __shared__ float s[64];
+    s[threadIdx.x] = x;
+    __syncthreads();
+    return s[(threadIdx.x + 1) % 64];
+}
+__device__ float second(float x) {
+    __shared__ float s[64];
+    s[threadIdx.x] = x;
+    __syncthreads();
+    return s[(threadIdx.x + 2) % 64];
+}
+__global__ void __launch_bounds__((64 * 2) / (1 * 2), 1) k(const float* x, float* y) {
+    const int i = blockIdx.x * 64 + threadIdx.x;
+    y[i] = CALLS;
+}
+void f(const float* x, float* y, int n) { if (n > 0 and n % 64 == 0) k<<<n / 64, 64>>>(x, y); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "code"),
+    [
+        ("second(first(x[i]))", ""),  # two arrays of one name
+        ("first(first(x[i]))", "P130"),  # one array, no barrier between the calls
+    ],
+)
+def test_arrays_of_one_name_are_one_where_they_are_declared_once(calls: str, code: str) -> None:
+    given = (*(Given(name=n, elements=640, item=4) for n in "xy"), Given(number=640))
+    found = proof(TURNED.replace("CALLS", calls), "f", given)
+    assert [f.code for f in found.findings] == ([code] if code else [])
+    assert code or found.proved == ("bounds", "races")
+
+
+SCANNED = """__global__ void part(const float* in, float* out, float* sums, int n) {
+    const int i = blockIdx.x * 32 + threadIdx.x;
+    if (i < n) out[i] = in[i];
+    if (threadIdx.x == 0) sums[blockIdx.x] = 0;
+}
+void scan(const float* in, float* out, int n) {
+    const int blocks = (n + 31) / 32;
+    float *sums, *scanned;
+    cudaMalloc(&sums, blocks * sizeof(float));
+    part<<<blocks, 32>>>(in, out, sums, n);
+    if (blocks > 1) {
+        cudaMalloc(&scanned, SIZE * sizeof(float));
+        scan(sums, scanned, blocks);
+        cudaFree(scanned);
+    }
+    cudaFree(sums);
+}
+"""
+
+
+@pytest.mark.parametrize(("size", "code"), [("blocks", ""), ("(blocks - 1)", "P110")])
+def test_each_call_of_a_host_function_allocates_its_own(size: str, code: str) -> None:
+    given = (*(Given(name=n, elements=300, item=4) for n in ("in", "out")), Given(number=300))
+    found = proof(SCANNED.replace("SIZE", size), "scan", given)
+    assert [f.code for f in found.findings] == ([code] if code else [])

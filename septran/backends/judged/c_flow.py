@@ -51,6 +51,7 @@ class CFlow(Flow):
         """sizes: memory -> bytes of an element."""
         super().__init__(space, start)
         self.file, self.memories, self.sizes = file, memories, sizes
+        self.declared: dict[str, int] = {}
         self.dynamic_bytes: int | None = None
         self.atomic = False
         self.at_file_level: set[str] = set()
@@ -414,27 +415,34 @@ class CFlow(Flow):
     def _do__array__(self, node: ast.Call) -> Value:
         home, kind, name = (str(self.evaluate(a)) for a in node.args[:3])
         dims: list[int] = []
+        line = node.lineno
         for dim in node.args[3:]:
             value = self.evaluate(dim)
+            if value is None:
+                line = 0  # dynamic memory is one, whoever declares it
             known = (
                 self._dynamic(kind) if value is None else self.arith.constant(self._number(value))
             )
             if known is None:
                 raise NotRead(node.lineno, f"how large {name} is, is not known before it runs")
             dims.append(known)
-        return self._array(home, kind, name, tuple(dims))
+        return self._array(home, kind, name, tuple(dims), line)
 
     def _dynamic(self, kind: str) -> int | None:
         size = self._size(kind)
         return None if self.dynamic_bytes is None or not size else self.dynamic_bytes // size
 
-    def _array(self, home: str, kind: str, name: str, dims: tuple[int, ...]) -> Value:
+    def _array(
+        self, home: str, kind: str, name: str, dims: tuple[int, ...], line: int = 0
+    ) -> Value:
+        """Return an array; one that is declared elsewhere by the same name is another. line: of its declaration, 0 where that does not count."""
         total = 1
         for extent in dims:
             total *= extent
         key = name
-        while key in self.memories and self.memories[key].size != total:
+        while key in self.memories and (self.memories[key].size, self.declared.get(key)) != (total, line):  # fmt: skip
             key += "'"
+        self.declared[key] = line
         self.memories[key] = Memory(name=name, size=total, shared=home)  # type: ignore[arg-type]
         self.sizes[key] = self._size(kind) or 4
         return Array(key, dims, 0)

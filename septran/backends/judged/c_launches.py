@@ -92,9 +92,14 @@ class _Host(OpenMpFlow):
         total = self.arith.constant(self._number(args[1]))
         if size is None or total is None:
             raise NotRead(node.lineno, "an allocation whose size is not known before it runs")
-        self.memories[name] = Memory(name=name, size=total // size)
-        self.sizes[name] = size
-        self.env[name] = Pointer(name, 0)
+        key = name
+        while (
+            key in self.memories
+        ):  # of another call of the function, or before: what it held may still be in use
+            key += "'"
+        self.memories[key] = Memory(name=name, size=total // size)
+        self.sizes[key] = size
+        self.env[name] = Pointer(key, 0)
         return 0
 
     def _do__launch__(self, node: ast.Call) -> Value:

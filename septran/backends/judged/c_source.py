@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+from dataclasses import replace
 
 from septran.backends.judged.c_functions import CFile, CParameter, CSource
 from septran.backends.judged.c_macros import expanded
@@ -23,7 +24,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _DROPPED = re.compile(
     r"\b(__restrict__|__restrict|volatile|register|inline|__inline__|__forceinline__|noexcept|typename|mutable)\b"
-    r"|__launch_bounds__\s*\([^)]*\)|alignas\s*\([^)]*\)|__align__\s*\([^)]*\)|\[\[[^\]]*\]\]"
+    r"|__launch_bounds__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|alignas\s*\([^)]*\)|__align__\s*\([^)]*\)|\[\[[^\]]*\]\]"
     r"|__attribute__\s*\(\([^)]*\)\)"
 )
 
@@ -39,10 +40,18 @@ def read_file(text: str) -> CFile:
     text = _DROPPED.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
     text = expanded(text)
     try:
-        found = tokens(text)
+        found = [_spelled(token) for token in tokens(text)]
     except Refusal as e:
         raise NotRead(e.line, str(e)) from e
     return _File(found).read()
+
+
+_WORDS = {"and": "&&", "or": "||", "not": "!", "bitand": "&", "bitor": "|", "xor": "^", "compl": "~", "not_eq": "!="}  # fmt: skip
+"""what C++ may write for operators"""
+
+
+def _spelled(token: Token) -> Token:
+    return replace(token, kind="op", text=_WORDS[token.text]) if token.text in _WORDS else token
 
 
 class _File:

@@ -68,6 +68,7 @@ void pointer_parameter(const void* pointer) {
   if (st_foreign && p - image < reinterpret_cast<uintptr_t>(_end) - image && !known(p))
     fail("address",
          "a kernel is given the address of a variable of the host, or a variable of the device by its name: cudaGetSymbolAddress gives its address");
+  if (in_host_heap(p)) fail("address", "a kernel is given memory of the host, which a device does not reach: a tensor on the CPU, malloc, a std::vector");
 }
 
 void check_copy(const void* to, const void* from, int kind) {

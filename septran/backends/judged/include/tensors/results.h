@@ -15,6 +15,7 @@ inline void give(const at::Tensor& result, const Wanted& wanted) {
   if (!result.defined()) fail("result", "%s is no tensor", wanted.name);
   if (result.scalar_type() != wanted.kind)
     fail("result", "%s is %s, the reference has %s", wanted.name, toString(result.scalar_type()), toString(wanted.kind));
+  if (result.device().kind != c10::Device::kHere) fail("result", "%s lies on the processor, not on the device of the inputs", wanted.name);
   if (result.sizes() != at::IntArrayRef(wanted.sizes)) {
     std::string has, wants;
     for (int64_t s : result.sizes().vec()) has += " " + std::to_string(s);

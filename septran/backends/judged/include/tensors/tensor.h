@@ -12,6 +12,8 @@ struct Device {
   static constexpr DeviceType kHere = septran_tensors::kOnDevice ? DeviceType::CUDA : DeviceType::CPU;
   DeviceType kind = kHere;
   Device(DeviceType kind = kHere, int = 0) : kind(kind) {}
+  Device(const std::string& name) : kind(name.substr(0, 4) == "cuda" ? DeviceType::CUDA : DeviceType::CPU) {}
+  Device(const char* name) : Device(std::string(name)) {}
   DeviceType type() const { return kind; }
   int index() const { return 0; }
   bool is_cuda() const { return kind == DeviceType::CUDA; }
@@ -71,14 +73,24 @@ using std::nullopt;
 
 struct TensorOptions {
   ScalarType kind = ScalarType::Float;
+  DeviceType where = DeviceType::CPU;  // torch's default, on a machine with a GPU, too
   TensorOptions() = default;
   TensorOptions(ScalarType t) : kind(t) {}
-  TensorOptions(Device) {}
-  TensorOptions(DeviceType) {}
-  TensorOptions dtype(ScalarType t) const { return TensorOptions(t); }
+  TensorOptions(Device d) : where(d.kind) {}
+  TensorOptions(DeviceType d) : where(d) {}
+  TensorOptions dtype(ScalarType t) const {
+    TensorOptions o = *this;
+    o.kind = t;
+    return o;
+  }
   ScalarType dtype() const { return kind; }
-  template <class D> TensorOptions device(D, int = 0) const { return *this; }
-  Device device() const { return {}; }
+  TensorOptions device(Device d) const {
+    TensorOptions o = *this;
+    o.where = d.kind;
+    return o;
+  }
+  TensorOptions device(DeviceType d, int = 0) const { return device(Device(d)); }
+  Device device() const { return where; }
   template <class L> TensorOptions layout(L) const { return *this; }
   TensorOptions requires_grad(bool) const { return *this; }
   TensorOptions memory_format(MemoryFormat) const { return *this; }
@@ -87,7 +99,9 @@ struct TensorOptions {
 /// What a host function allocates: memory that nobody has written, between words that no kernel may change.
 class Storage {
  public:
-  explicit Storage(size_t bytes) : bytes_(bytes), base_(static_cast<char*>(septran_tensors::device_memory(bytes + 2 * kGuard))) {
+  /// own: of the processor, on a machine whose tensors lie on a device.
+  explicit Storage(size_t bytes, bool own = false)
+      : bytes_(bytes), own_(own), base_(static_cast<char*>(own ? std::malloc(bytes + 2 * kGuard) : septran_tensors::device_memory(bytes + 2 * kGuard))) {
     // what memory holds before anybody writes it differs from call to call
     for (char* guard : {base_, base_ + kGuard + bytes_}) std::memset(guard, 0xFF, kGuard);
   }
@@ -96,7 +110,8 @@ class Storage {
       if (base_[i] != '\xFF' || base_[kGuard + bytes_ + i] != '\xFF')
         septran_tensors::fail("bounds", "a store %s a tensor of %zu bytes that the host function allocated",
                     base_[i] != '\xFF' ? "before" : "past the end of", bytes_);
-    septran_tensors::free_device_memory(base_);
+    if (own_) std::free(base_);
+    else septran_tensors::free_device_memory(base_);
   }
   Storage(const Storage&) = delete;
   char* data() const { return base_ + kGuard; }
@@ -104,6 +119,7 @@ class Storage {
  private:
   static constexpr size_t kGuard = 1024;
   size_t bytes_;
+  bool own_;
   char* base_;
 };
 }  // namespace c10
@@ -145,8 +161,8 @@ using TensorAccessor = PackedTensorAccessor<T, N, Traits, Index>;
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(char* data, ScalarType kind, std::vector<int64_t> sizes, std::shared_ptr<Storage> held = nullptr)
-      : data_(data), kind_(kind), sizes_(std::move(sizes)), held_(std::move(held)) {
+  Tensor(char* data, ScalarType kind, std::vector<int64_t> sizes, std::shared_ptr<Storage> held = nullptr, DeviceType where = Device::kHere)
+      : data_(data), kind_(kind), where_(where), sizes_(std::move(sizes)), held_(std::move(held)) {
     strides_ = dense(sizes_);
   }
   /// The same memory with other strides, in elements.
@@ -175,10 +191,10 @@ class Tensor {
   ScalarType scalar_type() const { return kind_; }
   ScalarType dtype() const { return kind_; }
   ScalarType type() const { return kind_; }
-  Device device() const { return {}; }
+  Device device() const { return where_; }
   int get_device() const { return 0; }
-  bool is_cuda() const { return septran_tensors::kOnDevice; }
-  bool is_cpu() const { return !septran_tensors::kOnDevice; }
+  bool is_cuda() const { return where_ == DeviceType::CUDA; }
+  bool is_cpu() const { return where_ == DeviceType::CPU; }
   bool requires_grad() const { return false; }
   bool is_contiguous(MemoryFormat = MemoryFormat::Contiguous) const {
     int64_t wanted = 1;
@@ -187,7 +203,7 @@ class Tensor {
     return true;
   }
   bool is_floating_point() const { return kind_ <= ScalarType::BFloat16; }
-  TensorOptions options() const { return TensorOptions(kind_); }
+  TensorOptions options() const { return TensorOptions(kind_).device(where_); }
 
   // ---- addresses
   template <class T> T* data_ptr() const {
@@ -256,12 +272,18 @@ class Tensor {
     return t;
   }
   Tensor detach() const { return *this; }
-  template <bool Here = septran_tensors::kOnDevice> Tensor cuda() const requires Here { return *this; }
+  template <bool Here = septran_tensors::kOnDevice> Tensor cuda() const requires Here { return to(DeviceType::CUDA); }
   template <bool Here = septran_tensors::kOnDevice> Tensor cpu() const requires(!Here) { return *this; }
 
   // ---- copies
   Tensor clone() const;
   Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const { return is_contiguous() ? *this : clone(); }
+  /// Onto a device; from a device nothing comes back, which is what results are for.
+  Tensor to(Device d, bool = false, bool = false) const;
+  Tensor to(DeviceType d, bool = false, bool = false) const { return to(Device(d)); }
+  Tensor to(ScalarType t, bool = false, bool = false) const;
+  Tensor to(Device d, ScalarType t, bool = false, bool = false) const { return to(d).to(t); }
+  Tensor to(TensorOptions o, bool = false, bool = false) const { return to(Device(o.where)).to(o.kind); }
   Tensor& zero_() { return fill_(0); }
   Tensor& fill_(double v);
   Tensor& copy_(const Tensor& from) {
@@ -286,7 +308,7 @@ class Tensor {
     for (int64_t& s : to)
       if (s < 0) s = numel() / std::max<int64_t>(known, 1), known *= s;
     if (known != numel()) septran_tensors::fail("check", "a shape of %ld elements for a tensor of %ld", static_cast<long>(known), static_cast<long>(numel()));
-    return Tensor(data_, kind_, std::move(to), held_);
+    return Tensor(data_, kind_, std::move(to), held_, where_);
   }
   template <class T, size_t N, template <class> class Traits, class Index> auto accessed() const {
     if (dim() != N) septran_tensors::fail("check", "an accessor of %zu dimensions for a tensor of %ld", N, static_cast<long>(dim()));
@@ -299,12 +321,13 @@ class Tensor {
         mine += rest % sizes_[i] * strides_[i];
         if (other) theirs += rest % sizes_[i] * other->strides_[i];
       }
-      act(data_ + mine * element_size(), other ? other->data_ + theirs * element_size() : nullptr);
+      act(data_ + mine * element_size(), other ? other->data_ + theirs * other->element_size() : nullptr);
     }
   }
 
   char* data_ = nullptr;
   ScalarType kind_ = ScalarType::Float;
+  DeviceType where_ = Device::kHere;
   std::vector<int64_t> sizes_, strides_;
   std::shared_ptr<Storage> held_;
 };
@@ -314,8 +337,9 @@ inline Tensor empty(IntArrayRef sizes, TensorOptions options = {}) {
   int64_t n = 1;
   for (int64_t s : sizes) n *= s;
   if (n < 0) septran_tensors::fail("check", "a tensor of a negative size");
-  auto held = std::make_shared<Storage>(n * elementSize(options.kind));
-  return Tensor(held->data(), options.kind, sizes.vec(), held);
+  const DeviceType where = septran_tensors::kOnDevice ? options.where : DeviceType::CPU;
+  auto held = std::make_shared<Storage>(n * elementSize(options.kind), where != Device::kHere);
+  return Tensor(held->data(), options.kind, sizes.vec(), held, where);
 }
 inline Tensor full(IntArrayRef sizes, double value, TensorOptions options = {}) {
   Tensor t = empty(sizes, options);
@@ -351,8 +375,60 @@ inline Tensor Tensor::clone() const {
   return t.copy_(*this);
 }
 
+inline Tensor Tensor::to(Device d, bool, bool) const {
+  if (d.kind == where_) return *this;
+  if (d.kind != Device::kHere) septran_tensors::fail("check", "a tensor is taken off its device: a kernel is what may look at it");
+  Tensor t = empty(sizes(), options().device(d));
+  return t.copy_(*this);
+}
+inline Tensor Tensor::to(ScalarType kind, bool, bool) const {
+  if (kind == kind_) return *this;
+  Tensor t = empty(sizes(), options().dtype(kind));
+  const auto taken = [&](auto as) {
+    using To = decltype(as);
+    const auto from = [&](auto of) {
+      using Of = decltype(of);
+      t.each([](char* to, char* at) {
+        Of x;
+        memcpy(&x, at, sizeof x);
+        To y;
+        if constexpr (std::is_arithmetic_v<Of> && std::is_arithmetic_v<To>) y = static_cast<To>(x);
+        else if constexpr (std::is_arithmetic_v<To>) y = static_cast<To>(static_cast<float>(x));
+        else y = To(static_cast<float>(x));
+        memcpy(to, &y, sizeof y);
+      }, this);
+    };
+    switch (kind_) {
+      case ScalarType::Float: return from(0.f);
+      case ScalarType::Double: return from(0.);
+      case ScalarType::Half: return from(Half(0.f));
+      case ScalarType::BFloat16: return from(BFloat16(0.f));
+      case ScalarType::Int: return from(int32_t{});
+      case ScalarType::Long: return from(int64_t{});
+      case ScalarType::Short: return from(int16_t{});
+      case ScalarType::Char: return from(int8_t{});
+      case ScalarType::Byte: return from(uint8_t{});
+      case ScalarType::Bool: return from(bool{});
+    }
+  };
+  switch (kind) {
+    case ScalarType::Float: taken(0.f); break;
+    case ScalarType::Double: taken(0.); break;
+    case ScalarType::Half: taken(Half(0.f)); break;
+    case ScalarType::BFloat16: taken(BFloat16(0.f)); break;
+    case ScalarType::Int: taken(int32_t{}); break;
+    case ScalarType::Long: taken(int64_t{}); break;
+    case ScalarType::Short: taken(int16_t{}); break;
+    case ScalarType::Char: taken(int8_t{}); break;
+    case ScalarType::Byte: taken(uint8_t{}); break;
+    case ScalarType::Bool: taken(bool{}); break;
+  }
+  return t;
+}
+
 inline TensorOptions dtype(ScalarType t) { return TensorOptions(t); }
-template <class D> TensorOptions device(D d) { return TensorOptions(); }
+inline TensorOptions device(Device d) { return TensorOptions(d); }
+inline TensorOptions device(DeviceType d) { return TensorOptions(d); }
 
 constexpr ScalarType kFloat = ScalarType::Float, kFloat32 = ScalarType::Float, kDouble = ScalarType::Double,
                      kFloat64 = ScalarType::Double, kHalf = ScalarType::Half, kFloat16 = ScalarType::Half,
