@@ -173,8 +173,10 @@ def install(watch: Watch) -> None:
             whole = a.dtype.scalar == tl.float32
             name = str(precision).rpartition(".")[2] if whole else "IEEE"
             found = split_product(x, y, name, it._round_f32_to_tf32)
-        else:
+        elif d.data.dtype == np.float64:
             found = product(x, y)
+        else:  # bytes are multiplied and added in 32 bits
+            found = product(x.astype(np.int64), y.astype(np.int64))
         return handle((found.astype(d.data.dtype) + d.data).astype(d.data.dtype), d.dtype.scalar)
 
     def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
