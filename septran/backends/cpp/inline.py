@@ -25,6 +25,7 @@ from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch, NotRead
 from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals
 from septran.toolchain.hosted import compile_hosted
+from septran.toolchain.sought import compile_sought
 from septran.toolchain.unset import unset_otherwise
 from septran.toolchain.watched import compile_watched
 
@@ -146,6 +147,16 @@ def _watched(kernel: Kernel, folder: Path) -> Built:
     return compile_watched(kernel, folder, compiler=compiler, flags=flags)
 
 
+def _sought(kernel: Kernel, folder: Path) -> Built:
+    """Compile the extension into a program that seeks inputs on which its comparisons come out otherwise."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH")
+    flags = (*_FLAGS, *fills_locals(compiler), *more(kernel), "-DSEPTRAN_WATCHED")
+    support = (runtime_folder() / "scratch.cpp",)
+    return compile_sought(kernel, folder, compiler=compiler, flags=flags, support=support)
+
+
 def _launches(
     text: str, file: str, call: HostCall, params: tuple[KernelParam, ...], run_dir: Path
 ) -> tuple[Launch, ...]:
@@ -163,6 +174,7 @@ FOREIGN = replace(
     build=_build,
     watched=_watched,
     unset=_unset,
+    sought=_sought,
     readings=_readings,
     threads=lambda text: threads(_read(text).text),
     elsewhere=lambda text: elsewhere(_read(text).text),

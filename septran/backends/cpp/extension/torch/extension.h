@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-// the static host's (septran/host/host.c); a program that ThreadSanitizer watches has no such host
+// the static host's (septran/host/host.c); a program that ThreadSanitizer watches, or that inputs are sought with, has no such host
 extern "C" {
 void st_say(const char* words);
 void st_fresh(void* memory, size_t bytes);
