@@ -52,14 +52,16 @@ def told(verdict: Verdict) -> Verdict:
 
 
 _CHANGES = ("which is an input", "writes input", "was changed")
+_STORES = ("V209", "V215", "V216")
 
 
 def with_place_hint(verdict: Verdict) -> Verdict:
-    """Return a verdict on a file that stores to its inputs, saying how one that works in place is judged."""
-    if verdict.code not in ("V209", "V215", "V216") or not any(w in verdict.message for w in _CHANGES):  # fmt: skip
-        return verdict
-    hint = "a function that makes its results of its inputs where these lie is judged with --in-place NAME"
-    return replace(verdict, hint=hint)
+    """Return a verdict on a file that stores to its inputs, or may have, saying how one that works in place is judged."""
+    place = "a function that makes its results of its inputs where these lie is judged with --in-place NAME"
+    if verdict.code == "V205" and verdict.message.startswith("SIGSEGV"):
+        return replace(verdict, hint=f"{verdict.hint}; {place}" if verdict.hint else place)
+    changes = any(words in verdict.message for words in _CHANGES)
+    return replace(verdict, hint=place) if changes and verdict.code in _STORES else verdict
 
 
 def finding_of(verdict: Verdict) -> str:

@@ -74,22 +74,30 @@ using std::nullopt;
 struct TensorOptions {
   ScalarType kind = ScalarType::Float;
   DeviceType where = DeviceType::CPU;  // torch's default, on a machine with a GPU, too
+  bool typed = false, placed = false;  // said, not by default
   TensorOptions() = default;
-  TensorOptions(ScalarType t) : kind(t) {}
-  TensorOptions(Device d) : where(d.kind) {}
-  TensorOptions(DeviceType d) : where(d) {}
+  TensorOptions(ScalarType t) : kind(t), typed(true) {}
+  TensorOptions(Device d) : where(d.kind), placed(true) {}
+  TensorOptions(DeviceType d) : where(d), placed(true) {}
   TensorOptions dtype(ScalarType t) const {
     TensorOptions o = *this;
-    o.kind = t;
+    o.kind = t, o.typed = true;
     return o;
   }
   ScalarType dtype() const { return kind; }
   TensorOptions device(Device d) const {
     TensorOptions o = *this;
-    o.where = d.kind;
+    o.where = d.kind, o.placed = true;
     return o;
   }
   TensorOptions device(DeviceType d, int = 0) const { return device(Device(d)); }
+  /// These, with what `others` say.
+  TensorOptions with(const TensorOptions& others) const {
+    TensorOptions o = *this;
+    if (others.typed) o = o.dtype(others.kind);
+    if (others.placed) o = o.device(Device(others.where));
+    return o;
+  }
   Device device() const { return where; }
   template <class L> TensorOptions layout(L) const { return *this; }
   TensorOptions requires_grad(bool) const { return *this; }
@@ -275,7 +283,11 @@ class Tensor {
   template <bool Here = septran_tensors::kOnDevice> Tensor cuda() const requires Here { return to(DeviceType::CUDA); }
   template <bool Here = septran_tensors::kOnDevice> Tensor cpu() const requires(!Here) { return *this; }
 
-  // ---- copies
+  // ---- allocation like this one's, and copies
+  Tensor new_empty(IntArrayRef sizes, TensorOptions o = {}) const;
+  Tensor new_zeros(IntArrayRef sizes, TensorOptions o = {}) const;
+  Tensor new_ones(IntArrayRef sizes, TensorOptions o = {}) const;
+  Tensor new_full(IntArrayRef sizes, double value, TensorOptions o = {}) const;
   Tensor clone() const;
   Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const { return is_contiguous() ? *this : clone(); }
   /// Onto a device; from a device nothing comes back, which is what results are for.
@@ -283,7 +295,10 @@ class Tensor {
   Tensor to(DeviceType d, bool = false, bool = false) const { return to(Device(d)); }
   Tensor to(ScalarType t, bool = false, bool = false) const;
   Tensor to(Device d, ScalarType t, bool = false, bool = false) const { return to(d).to(t); }
-  Tensor to(TensorOptions o, bool = false, bool = false) const { return to(Device(o.where)).to(o.kind); }
+  Tensor to(TensorOptions o, bool = false, bool = false) const {
+    const TensorOptions all = options().with(o);
+    return to(Device(all.where)).to(all.kind);
+  }
   Tensor& zero_() { return fill_(0); }
   Tensor& fill_(double v);
   Tensor& copy_(const Tensor& from) {
@@ -348,11 +363,15 @@ inline Tensor full(IntArrayRef sizes, double value, TensorOptions options = {}) 
 inline Tensor zeros(IntArrayRef sizes, TensorOptions options = {}) { return full(sizes, 0, options); }
 inline Tensor ones(IntArrayRef sizes, TensorOptions options = {}) { return full(sizes, 1, options); }
 inline Tensor empty_like(const Tensor& t) { return empty(t.sizes(), t.options()); }
-inline Tensor empty_like(const Tensor& t, TensorOptions options) { return empty(t.sizes(), options); }
+inline Tensor empty_like(const Tensor& t, TensorOptions options) { return empty(t.sizes(), t.options().with(options)); }
 inline Tensor zeros_like(const Tensor& t) { return zeros(t.sizes(), t.options()); }
-inline Tensor zeros_like(const Tensor& t, TensorOptions options) { return zeros(t.sizes(), options); }
-inline Tensor ones_like(const Tensor& t) { return ones(t.sizes(), t.options()); }
-inline Tensor full_like(const Tensor& t, double value) { return full(t.sizes(), value, t.options()); }
+inline Tensor zeros_like(const Tensor& t, TensorOptions options) { return zeros(t.sizes(), t.options().with(options)); }
+inline Tensor ones_like(const Tensor& t, TensorOptions options = {}) { return ones(t.sizes(), t.options().with(options)); }
+inline Tensor full_like(const Tensor& t, double value, TensorOptions options = {}) { return full(t.sizes(), value, t.options().with(options)); }
+inline Tensor Tensor::new_empty(IntArrayRef sizes, TensorOptions o) const { return empty(sizes, options().with(o)); }
+inline Tensor Tensor::new_zeros(IntArrayRef sizes, TensorOptions o) const { return zeros(sizes, options().with(o)); }
+inline Tensor Tensor::new_ones(IntArrayRef sizes, TensorOptions o) const { return ones(sizes, options().with(o)); }
+inline Tensor Tensor::new_full(IntArrayRef sizes, double value, TensorOptions o) const { return full(sizes, value, options().with(o)); }
 
 inline Tensor& Tensor::fill_(double v) {
   auto put = [&](auto x) { each([&](char* to, char*) { memcpy(to, &x, sizeof x); }, nullptr); };
