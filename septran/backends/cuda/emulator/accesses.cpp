@@ -173,16 +173,34 @@ void opaque_barrier(const void* p) {
   any_barrier = true;
   set_barriers(reinterpret_cast<uintptr_t>(p), 8, true);
 }
-/// A part of a tensor map by itself; whole ones are copied by more at a time.
+/// A copy of a tensor map reads all of it, from its first bytes on; who reads a part looks into it.
+struct {
+  uintptr_t base;
+  size_t read;
+} map_copy;
+void check_map_copied() {
+  if (map_copy.base) fail("opaque", "a tensor map's bits are read; what they mean is the driver's own");
+}
 void note_map_read(uintptr_t p, size_t n) {
   const uintptr_t line = p & ~uintptr_t{63};
-  if (n > 8 || !(is_map(reinterpret_cast<const char*>(line)) || (line & 0xFC0 && is_map(reinterpret_cast<const char*>(line - 64))))) return;
-  fail("opaque", "a tensor map's bits are read; what they mean is the driver's own");
+  const uintptr_t base = is_map(reinterpret_cast<const char*>(line)) ? line : line & 0xFC0 && is_map(reinterpret_cast<const char*>(line - 64)) ? line - 64 : 0;
+  if (!base) return;
+  if (map_copy.base != base || p - base != map_copy.read) {
+    check_map_copied();
+    map_copy = {base, 0};
+    if (p != base) return;  // what begins behind its first bytes is no copy, whatever follows
+  }
+  map_copy.read += n;
+  if (map_copy.read >= 128) map_copy = {0, 0};
 }
 void settle() {
+  if (map_copy.base) check_map_copied();
   if (pending.count) settle_pending();
 }
-void begin_noting() { atomics = false; }
+void begin_noting() {
+  check_map_copied();
+  atomics = false;
+}
 void next_moment() {
   settle();
   moment++;
