@@ -121,8 +121,8 @@ def _judged(call_s: float, end: float, honest: Honest, bug: str, key: str, text:
             return {**row, "ok": False, "seen": False, "said": str(e)}
     row |= {"ok": bool(found and found.passed), "seen": found is not None}
     row["said"] = shown.why or (found.message if found else "")
-    row |= {"code": found.code if found else "", "us": 1e6 * shown.seconds}
-    row |= {"torch_us": 1e6 * shown.torch_seconds, "wall_s": time.monotonic() - begun}
+    row |= {"code": found.code if found else ""}
+    row |= {"us": round(1e6 * shown.seconds, 1), "wall_s": round(time.monotonic() - begun, 1)}
     return row
 
 

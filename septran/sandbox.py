@@ -366,6 +366,8 @@ def _environment(rw_dir: Path, extra: Mapping[str, str]) -> dict[str, str]:
     path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return {
         "PATH": path,
+        # whoever asks for a user's name gets one, also where the child's number has none (a container's root runs it as nobody)
+        "LOGNAME": "nobody",
         "HOME": str(rw_dir),
         "TMPDIR": str(rw_dir),
         "LANG": "C.UTF-8",

@@ -55,10 +55,10 @@ from septran.verify.warp_accesses import told
 @click.option("--specials", is_flag=True, help="Also NaN, infinities, denormals and signed zeros.")
 @click.option(
     "--where",
-    type=click.Choice(["emulated", "auto", "device"]),
-    default="emulated",
+    type=click.Choice(["auto", "device", "emulated"]),
+    default="auto",
     show_default=True,
-    help="Whether it also runs on a GPU, after the emulation: never, where one is here, or always.",
+    help="Whether it also runs on a GPU, after the emulation: where one is here, always, or never.",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
 @click.option(

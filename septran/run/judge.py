@@ -57,8 +57,8 @@ class JudgeRequest:
     entry: the host function, "" to find it. backend: "" to tell it from the file. numbers: values of the host
     function's number parameters by name. specials: also NaN, infinities and denormals. seed: of the secret inputs.
     allow_torch: operators that torch may compute beside the kernels, by name, or "all". in_place: parameters of the host function that
-    hold results, too. where: "emulated"
-    runs it without a GPU, "device" on one of this machine after that, "auto" does so where there is one.
+    hold results, too. where: "auto"
+    also runs it on a GPU where there is one, "device" asks for one, "emulated" does without.
     """
 
     file: Path
@@ -69,7 +69,7 @@ class JudgeRequest:
     specials: bool = False
     seed: int | None = None
     allow_torch: tuple[str, ...] = ()
-    where: Where = "emulated"
+    where: Where = "auto"
     in_place: tuple[str, ...] = ()
 
 

@@ -24,7 +24,7 @@ _SEEN = ("compile for a GPU", "time:")
 """how parts of `Foreign.unchecked` begin that a device settles"""
 _NOT_ITS_FAULT = re.compile(
     r"(?:load: )?(?:ImportError|ModuleNotFoundError|OSError|PermissionError|FileNotFoundError|TimeoutError|CalledProcessError)\b"
-    r"|does not see the GPU|out of memory|[Nn]inja|Operation not permitted"
+    r"|does not see the GPU|out of memory|[Nn]inja|Operation not permitted|Error building extension"
 )
 _TIMED_S = 0.5
 
@@ -122,14 +122,12 @@ def on_device(
     shown = OnGpu(gpu=name, calls=len(found.cases))
     if not found.passed:
         return found, shown
-    timed = timing.measure(
-        kernel,
-        built,
-        problem,
-        run_dir=folder,
-        settings=place.sessions,
-        budget_s=budget_s,
-    )
+    try:
+        timed = timing.measure(
+            kernel, built, problem, run_dir=folder, settings=place.sessions, budget_s=budget_s
+        )
+    except Exception as e:  # the reference's graph, which was made for the processor, may do what it likes on a GPU
+        timed = timing.Timing(ok=False, why=f"the reference does not run there: {str(e).partition(chr(10))[0][:200]}")  # fmt: skip
     if not timed.ok:
         return found, replace(shown, why=timed.why)
     return found, replace(shown, seconds=timed.kernel_s, torch_seconds=timed.torch_s)

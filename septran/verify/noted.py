@@ -33,7 +33,7 @@ _CHECK = "who stores and loads each byte of shared memory"
 _HINTS = {
     "race": "a barrier orders what threads store with what others load: __syncthreads() for a block, __syncwarp() for a warp",
     "fence": "fence.proxy.async (cde::fence_proxy_async_shared_cta()) behind the stores, before the barrier, shows them to bulk copies and wgmma",
-    "opaque": "mbarriers and tensor maps are handed to the instructions and functions that take them, and never looked into",
+    "opaque": "mbarriers are handed to the instructions and functions that take them, and never looked into",
     "constant": "__ldg is for what no thread stores while the kernel runs; read it plainly",
     "address": "device code reaches memory of cudaMalloc, pinned and managed memory; the host copies what it wants of the first",
 }

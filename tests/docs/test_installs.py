@@ -194,6 +194,7 @@ def test_the_models_of_an_endpoint_are_listed(page, tmp_path):
 SCRIPTS = {
     "python scripts/leaf_tokens.py cpp": ("", 0, "distinct"),
     "python benchmarks/gpu.py": ("", 3, "no NVIDIA GPU here"),
+    "python benchmarks/judged_gpu.py": ("", 3, "no NVIDIA GPU here"),
     "python -m tests.attacks NAME": ("S01", 0, "S01 ok"),
     "python -m tests.attacks.fuzz COUNT SEED [FAMILY ...]": ("1 1 cpp", 0, "all"),
     "python benchmarks/cpp_call.py": ("", 0, "add 1000"),

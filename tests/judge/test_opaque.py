@@ -38,14 +38,6 @@ TOLD = {
     "bytes of an mbarrier": (
         ("left[at][i] += right[at][i]", READ_BARRIER.replace("full[0]", "*(volatile char*)&full[1]")),
     ),
-    "bits of a tensor map": (
-        ("    float (*left)[LINE]", "    if (((const volatile uint64_t*)whose)[0] & 2) return;\n    float (*left)[LINE]"),
-        ("add_kernel(const float* a,", "add_kernel(const void* whose, const float* a,"),
-        ("sizeof(float)>>>(a, b, c, lines)", "sizeof(float)>>>(map, a, b, c, lines)"),
-        ("    add_kernel<<<2,", "    CUtensorMap* map;\n    cudaMalloc(&map, sizeof *map);\n"
-        "    CUtensorMap own = map_of(a, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, lines, LINE, 1, 32, CU_TENSOR_MAP_SWIZZLE_NONE);\n"
-        "    cudaMemcpy(map, &own, sizeof own, cudaMemcpyHostToDevice);\n    add_kernel<<<2,"),
-    ),
 }  # fmt: skip
 
 

@@ -67,10 +67,7 @@ def unsupported(source: str) -> tuple[str, ...]:
 
 
 def _looks_into_maps(source: str) -> bool:
-    """Whether a text reads what a CUtensorMap holds, by its member or through a pointer to something else.
-
-    What the noted build sees of it is only a map whose address is handed on.
-    """
+    """Whether a text reads what a CUtensorMap holds, by its member or through a pointer to something else; copies are made by what pieces the compiler likes."""
     if "CUtensorMap" not in source:
         return False
     names = "|".join(

@@ -23,6 +23,8 @@ _CHANGES = (
     "remove",
     "clear",
 )
+_SETS = ("set_allocator",)
+"""what is called at module level for all launches that follow"""
 _CACHES = ("lru_cache", "cache", "cached_property")
 _PLAIN_DECORATORS = ("no_grad", "inference_mode", "contiguous", "torch")
 
@@ -240,12 +242,21 @@ def _kept(tree: ast.Module, entry: str) -> set[ast.stmt]:
         for node in tree.body:
             if node in keep:
                 continue
-            named = _defines(node) & wanted or _touches(node) & wanted & assigned
+            named = (
+                _defines(node) & wanted or _touches(node) & wanted & assigned or _is_setting(node)
+            )
             if named or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
                 keep.add(node)
                 wanted |= set() if _is_import(node) else _free(node)
                 grew = True
     return keep
+
+
+def _is_setting(node: ast.stmt) -> bool:
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(attr=word) | ast.Name(id=word))):
+            return word in _SETS
+    return False
 
 
 def _defines(node: ast.AST) -> set[str]:

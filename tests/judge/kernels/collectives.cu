@@ -4,6 +4,14 @@
 #include <cuda/std/functional>
 #include <math_constants.h>
 
+// CUDA 13 has no cub::Sum and cub::Max any more
+struct Plus {
+    template <class T> __device__ T operator()(T a, T b) const { return a + b; }
+};
+struct Larger {
+    template <class T> __device__ T operator()(T a, T b) const { return a < b ? b : a; }
+};
+
 __global__ void rms_norm_kernel(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ out, float eps, int cols) {
     using BlockReduce = cub::BlockReduce<float, 1024>;
     __shared__ typename BlockReduce::TempStorage room;
@@ -13,7 +21,7 @@ __global__ void rms_norm_kernel(const float* __restrict__ x, const float* __rest
         const float v = x[blockIdx.x * cols + i];
         squares += v * v;
     }
-    squares = BlockReduce(room).Reduce(squares, cub::Sum{}, blockDim.x);
+    squares = BlockReduce(room).Reduce(squares, Plus{}, blockDim.x);
     if (threadIdx.x == 0) scale = rsqrtf(squares / cols + eps);
     __syncthreads();
     for (int i = threadIdx.x; i < cols; i += blockDim.x) out[blockIdx.x * cols + i] = x[blockIdx.x * cols + i] * scale * w[i];
@@ -121,7 +129,7 @@ __global__ void sums_kernel(const float* x, float* sums, float* most, int rows, 
         top = fmaxf(top, x[row * cols + i]);
     }
     sum = WarpReduce(room[warp]).Sum(sum);
-    top = WarpReduce(room[warp]).Reduce(top, cub::Max());
+    top = WarpReduce(room[warp]).Reduce(top, Larger());
     if (lane == 0) {
         sums[row] = sum;
         most[row] = top;

@@ -88,7 +88,7 @@ void settle_pending() {
       race(static_cast<unsigned>(pending.thread), "changes", pending.other[i], pending.loaded[i] ? "loads" : "stores", pending.at + i);
 }
 
-// What a program may hand on but not look into: mbarriers, by 8 bytes of shared memory, and tensor maps.
+// What a program may hand on but not look into: mbarriers, by 8 bytes of shared memory.
 bool barriers[kBytes / 8];
 bool any_barrier;
 void set_barriers(uintptr_t p, size_t n, bool on) {
@@ -173,34 +173,10 @@ void opaque_barrier(const void* p) {
   any_barrier = true;
   set_barriers(reinterpret_cast<uintptr_t>(p), 8, true);
 }
-/// A copy of a tensor map reads all of it, from its first bytes on; who reads a part looks into it.
-struct {
-  uintptr_t base;
-  size_t read;
-} map_copy;
-void check_map_copied() {
-  if (map_copy.base) fail("opaque", "a tensor map's bits are read; what they mean is the driver's own");
-}
-void note_map_read(uintptr_t p, size_t n) {
-  const uintptr_t line = p & ~uintptr_t{63};
-  const uintptr_t base = is_map(reinterpret_cast<const char*>(line)) ? line : line & 0xFC0 && is_map(reinterpret_cast<const char*>(line - 64)) ? line - 64 : 0;
-  if (!base) return;
-  if (map_copy.base != base || p - base != map_copy.read) {
-    check_map_copied();
-    map_copy = {base, 0};
-    if (p != base) return;  // what begins behind its first bytes is no copy, whatever follows
-  }
-  map_copy.read += n;
-  if (map_copy.read >= 128) map_copy = {0, 0};
-}
 void settle() {
-  if (map_copy.base) check_map_copied();
   if (pending.count) settle_pending();
 }
-void begin_noting() {
-  check_map_copied();
-  atomics = false;
-}
+void begin_noting() { atomics = false; }
 void next_moment() {
   settle();
   moment++;
@@ -229,7 +205,6 @@ void note_load(const void* p, size_t n, int thread) {
     if (cuemu::counting && (shared || cuemu::in_global(p)))                                                          \
       cuemu::count_access(__builtin_return_address(0), p, n, #what[0] == 's');                                       \
     if (!shared) cuemu::check_owner(p, n, #what[0] == 's');                                                          \
-    if (!shared && cuemu::maps_made && #what[0] == 'l') cuemu::note_map_read(p, n);                                    \
     if (!shared && #what[0] == 's') cuemu::note_global_store(p, n);                                                  \
     if (shared && !cuemu::atomics) cuemu::note_##what(p, n, static_cast<unsigned>(cuemu::thread_linear));             \
   }

@@ -17,10 +17,8 @@ bool deliver_bulk();
 void end_bulk();
 void forget_bulk();
 void fence_stores();
-/// Of a noted build: an mbarrier lies there, whose bits no document gives a meaning; a tensor map does, of this name on.
+/// Of a noted build: an mbarrier lies there, whose bits no document gives a meaning.
 void opaque_barrier(const void* p);
-extern bool maps_made;
-bool is_map(const char* start);
 /// A copy that an mbarrier is to be told of is begun.
 void check_copies_begin(const void* barrier);
 /// The bytes of shared memory from `address` on, all of which the block has.

@@ -52,14 +52,7 @@ int encode_map(void* map, int item, int rank, const void* base, const uint64_t* 
   const uint32_t row = box[0] * static_cast<uint32_t>(item);
   if (row % 16 || (swizzle && row > 16u << swizzle)) return 1;
   memcpy(map, &m, sizeof m);
-  maps_made = true;
   return 0;
-}
-bool maps_made;
-bool is_map(const char* start) {
-  uint32_t first;
-  memcpy(&first, start, sizeof first);
-  return first == kMap;
 }
 
 // ---- copies

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -116,6 +117,14 @@ class Compiled:
         return launch
 
 
+def _no_allocator() -> bool:
+    try:
+        from triton.runtime import _allocation
+    except ImportError:  # a Triton without it
+        return False
+    return isinstance(_allocation._allocator.get(), _allocation.NullAllocator)
+
+
 def install(
     watch: HostWatch, file: str, arch: str
 ) -> Callable[[list[tuple[str, Any, bool]]], AbstractContextManager[Gate]]:
@@ -156,6 +165,17 @@ def install(
     def warmup(self: Any, *args: Any, grid: Any = None, **options: Any) -> Any:
         return Compiled(self, args, options)
 
+    stock_descriptor = it.interpreter_semantic.make_tensor_descriptor
+
+    def descriptor(*args: Any, **options: Any) -> Any:
+        """One that a kernel makes itself lies in memory that somebody has to give it; one that the host made is only taken in."""
+        if sys._getframe(1).f_code.co_name != "_implicit_cvt" and _no_allocator():
+            raise RuntimeError(
+                "Kernel requires a runtime memory allocation, but no allocator was set: triton.set_allocator"
+            )
+        return stock_descriptor(*args, **options)
+
+    it.interpreter_semantic.make_tensor_descriptor = descriptor
     stock_tuned = tuner.Autotuner.run
 
     def tuned(self: Any, *args: Any, **options: Any) -> Any:

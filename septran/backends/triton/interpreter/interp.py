@@ -166,13 +166,22 @@ def install(watch: Watch) -> None:
     def create_fneg(self: Any, a: Any) -> Any:
         return self.unary_op(a, np.negative)
 
+    def rounded(x: Any) -> Any:
+        """To tf32, the nearest, of two as near the even one; where this Triton has no such function."""
+        whole = np.ascontiguousarray(x, np.float32).view(np.uint32)
+        bias = (whole >> np.uint32(13) & np.uint32(1)) + np.uint32(0xFFF)
+        found = ((whole + bias) & np.uint32(0xFFFFE000)).view(np.float32)
+        return np.where(np.isfinite(x), found, x)
+
+    to_tf32 = getattr(it, "_round_f32_to_tf32", rounded)
+
     def create_dot(self: Any, a: Any, b: Any, d: Any, precision: Any, *_: Any) -> Any:
         x, y = wide(a), wide(b)
         if d.data.dtype != np.float64 and np.issubdtype(d.data.dtype, np.floating):
             x, y = x.astype(np.float32), y.astype(np.float32)
             whole = a.dtype.scalar == tl.float32
             name = str(precision).rpartition(".")[2] if whole else "IEEE"
-            found = split_product(x, y, name, it._round_f32_to_tf32)
+            found = split_product(x, y, name, to_tf32)
         elif d.data.dtype == np.float64:
             found = product(x, y)
         else:  # bytes are multiplied and added in 32 bits
@@ -190,6 +199,11 @@ def install(watch: Watch) -> None:
         with disable_modes(), torch._C.DisableTorchFunction():
             found = torch.erf(torch.from_numpy(a.data.astype(np.float64))).numpy()
         return handle(found.astype(a.data.dtype), a.dtype.scalar)
+
+    def spread(data: Any, shape: Any) -> Any:
+        """As `broadcast_to`, but an array that may be written, as Triton 3.6 asks for of all that it is given."""
+        plain = data.shape == shape and data.flags.writeable
+        return data if plain else np.array(np.broadcast_to(data, shape))
 
     def size_of(ptrs: Any) -> int:
         return max(1, int(ptrs.get_element_ty().primitive_bitwidth) // 8)
@@ -213,6 +227,7 @@ def install(watch: Watch) -> None:
             rest = np.broadcast_to(other.data, shape)
         else:
             rest = np.broadcast_to(other.data, shape)
+        where, live, rest = (spread(x, shape) for x in (where, live, rest))
         return handle(it._interpreter.load(where, live, rest, dtype), element)
 
     def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *_: Any) -> Any:
@@ -220,7 +235,7 @@ def install(watch: Watch) -> None:
         rank = max(h.data.ndim for h in (ptrs, value, mask))
         lead = (len(state.programs), *(1,) * (rank - 1))
         shape = np.broadcast_shapes(lead, *(h.data.shape for h in (ptrs, value, mask)))
-        where, what, live = (np.broadcast_to(h.data, shape) for h in (ptrs, value, mask))
+        where, what, live = (spread(h.data, shape) for h in (ptrs, value, mask))
         watch.check(where, live, size_of(ptrs), state.programs, "store")
         state.storing()
         return it._interpreter.store(where, np.ascontiguousarray(what), live)

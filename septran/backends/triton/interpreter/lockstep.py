@@ -267,6 +267,8 @@ def install_shapes(it: Any, tl: Any, state: Lockstep) -> None:
         "create_gather": gather,
     }
     for name in ("histogram", "descriptor_gather", "descriptor_scatter", "dot_scaled"):
+        if not hasattr(builder, f"create_{name}"):  # of another Triton
+            continue
         replacements[f"create_{name}"] = alone(f"create_{name}")
     for name in ("atomic_cas", "atomic_rmw"):
         replacements[f"create_{name}"] = atomic(f"create_{name}")
