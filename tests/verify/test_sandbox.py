@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -107,6 +108,33 @@ def test_system_calls_that_no_kernel_needs(
 ) -> None:
     needs(parts, "seccomp")
     assert python(code, tmp_path).rc != 0
+
+
+def test_a_build_tool_gives_its_commands_groups_that_they_do_not_get(
+    tmp_path: Path, parts: frozenset[str]
+) -> None:
+    """A real spawn with a group of its own, as ninja starts each command; the end of the run must still end it."""
+    needs(parts, "seccomp")
+    result = python(
+        """import os, subprocess, sys
+own = os.getpgrp()
+child = os.posix_spawn(sys.executable, [sys.executable, "-c", f"import os, sys; sys.exit(os.getpgrp() != {own})"], {}, setpgroup=0)
+print("spawned:", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os.setpgid(0, 0)
+print("moved:", os.getpgrp() != own)
+""",
+        tmp_path,
+    )
+    assert result.stdout_tail == "spawned: 0\nmoved: False\n"
+
+
+@pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja on this machine")
+def test_ninja_builds(tmp_path: Path) -> None:
+    (tmp_path / "build.ninja").write_text("rule copy\n  command = cp $in $out\nbuild b: copy a\n")
+    (tmp_path / "a").write_text("built")
+    result = run([str(shutil.which("ninja")), "-C", str(tmp_path)], rw_dir=tmp_path)
+    assert result.ok, result
+    assert (tmp_path / "b").read_text() == "built"
 
 
 @pytest.mark.parametrize(
