@@ -170,6 +170,14 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What a DSL's own compiler says of a file. done: what it made of it. refused: why it makes nothing of it; both "": it could not be asked."""
+
+    done: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
     """How a file that SepTran did not write is judged for a target.
 
@@ -188,6 +196,7 @@ class Foreign:
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     beside: file, text, what lies beside it -> the text with what it imports from there; None: it imports nothing of a user's.
     otherwise: what judges the file where `kernel` raises `Unjudged`, or where torch may compute; its hosts are the same.
+    compiled: kernel, folder -> what the DSL's own compiler says of it without a device; None: it is not asked.
     device: how the file runs on a GPU as its users run it, None: only as above. on_device: as `kernel`, what runs there; None: the same Kernel.
     """
 
@@ -218,6 +227,7 @@ class Foreign:
     mixes: bool = False
     beside: Callable[[Path, str, Beside], Merged] | None = None
     otherwise: Foreign | None = None
+    compiled: Callable[[Kernel, Path], Compiled] | None = None
     device: OnDevice | None = None
     on_device: (
         Callable[[str, HostCall, tuple[KernelParam, ...], str], tuple[Kernel, tuple[str, ...]]]

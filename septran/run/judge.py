@@ -24,7 +24,7 @@ from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told, with_place_hint
 from septran.run.host_call import Numbers
 from septran.run.judge_call import called
-from septran.run.judge_device import OnGpu, with_device
+from septran.run.judge_device import OnGpu, with_compiler, with_device
 from septran.run.judge_includes import Whole, text_of, whole_of
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
@@ -373,7 +373,12 @@ def _judged(
     if kept:
         skipped += (AFTER.format(", ".join(kept)),)
     verdict = _in_the_users_file(with_place_hint(told(verdict)), kernel, request.file)
-    unseen = (text for text in foreign.unchecked if not shown.settles(text))
+    unseen = [text for text in foreign.unchecked if not shown.settles(text)]
+    if verdict.passed and not shown.calls and foreign.compiled is not None:
+        progress("asking its compiler")
+        verdict, unseen = with_compiler(
+            verdict, unseen, foreign.compiled(kernel, folder / "compiler")
+        )
     missing = (*verdict.not_checked, *unseen, *skipped)
     verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
     write_evidence(verdict, folder, files={})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from septran.backends.base import Foreign, HostCall, Unjudged
+from septran.backends.base import Compiled, Foreign, HostCall, Unjudged
 from septran.kernel import Kernel
 from septran.outcome import Level
 from septran.trial.place import Place
@@ -84,6 +84,21 @@ def with_device(
         return replace(found, message=f"on {shown.gpu}: {found.message}"), shown
     verdict = replace(verdict, enforced=(*verdict.enforced, f"on {shown.gpu}: {shown.calls} calls"))
     return (verdict.without(f"time on {shown.gpu}: {shown.why}") if shown.why else verdict), shown
+
+
+def with_compiler(
+    verdict: Verdict, unchecked: list[str], found: Compiled
+) -> tuple[Verdict, list[str]]:
+    """Return the verdict and what stays unchecked, with what the DSL's own compiler said where no GPU was asked.
+
+    A refusal accuses nobody: it is of one version of the compiler, which need not be the author's.
+    """
+    if found.done:
+        verdict = replace(verdict, enforced=(*verdict.enforced, found.done))
+    if not found.refused:
+        return verdict, unchecked
+    told = f"{_SEEN[0]}: {found.refused}"
+    return verdict, [told if text.startswith(_SEEN[0]) else text for text in unchecked]
 
 
 def on_device(

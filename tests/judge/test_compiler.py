@@ -1,0 +1,119 @@
+"""`septran judge` asks TileLang's own compiler, which no GPU needs, what it makes of a file that was right in the simulator."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from septran.backends.base import Compiled
+from septran.backends.tilelang import foreign_lowered
+from septran.backends.tilelang.foreign_lowered import lowered
+from septran.cli.main import main
+from tests.judge.corpus import HERE, HONEST, REFERENCES
+from tests.judge.test_on_device import called_as
+
+needs_tilelang = pytest.mark.skipif(
+    importlib.util.find_spec("tilelang") is None, reason="needs tilelang"
+)
+
+
+def asked(name: str, folder: Path, old: str = "", new: str = "") -> Compiled:
+    """What TileLang says of a file of the corpus."""
+    honest = next(h for h in HONEST if h.name == name)
+    text = honest.text()
+    assert old in text
+    _, kernel = called_as(honest, text.replace(old, new), "sm_90a")
+    return lowered(kernel, folder)
+
+
+# an H200 with TileLang 0.1.15 ran those of the first list and refused those of the second with the same words
+@needs_tilelang
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tutorial_tilelang.py:matmul",
+        "tutorial_tilelang.py:add",
+        "tutorial_tilelang.py:relu",
+        "eager_tilelang.py:matmul",
+        "threads_tilelang.py:gemv",
+        "groups_tilelang.py:matmul",
+        "linear_attention_tilelang.py:run",
+    ],
+)
+def test_what_a_gpu_ran_is_lowered(name: str, tmp_path: Path) -> None:
+    found = asked(name, tmp_path)
+    assert not found.refused
+    assert found.done.startswith("TileLang ") and "lowers 1 kernel of it for sm_90a" in found.done
+
+
+@needs_tilelang
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("tutorial_tilelang.py:softmax", "no available layout found"),
+        ("tutorial_tilelang.py:waited", "no available layout found"),
+        ("eager_tilelang.py:softmax", "Semantic Check"),
+        ("eager_tilelang.py:two_moments", "T.empty"),
+        ("eager_tilelang.py:relu_of", "constexpr variable `N`"),
+        ("threads_tilelang.py:positives", "Infinite while loop"),
+        ("groups_tilelang.py:staged", "assert len(obj.indices)"),
+        ("layouts_tilelang.py:matmul", "tilelang.intrinsics"),
+    ],
+)
+def test_what_the_compiler_refused_for_a_gpu_is_refused_here(
+    name: str, words: str, tmp_path: Path
+) -> None:
+    found = asked(name, tmp_path)
+    assert not found.done
+    assert "does not compile it for sm_90a at these sizes" in found.refused
+    assert words in found.refused
+    assert str(tmp_path) not in found.refused
+
+
+@needs_tilelang
+@pytest.mark.parametrize(
+    "said",
+    [
+        "torch.cuda.get_device_properties(0).no_such_thing",
+        "tilelang.profiler.do_bench(lambda: None)",
+        "1 / 0",
+        'torch.empty(4, device="meta").cpu()',
+    ],
+)
+def test_a_host_function_that_needs_a_device_is_not_refused(said: str, tmp_path: Path) -> None:
+    found = asked("tutorial_tilelang.py:relu", tmp_path, "    y = torch.empty_like(x)\n", f"    y = torch.empty_like(x)\n    {said}\n")  # fmt: skip
+    assert found == Compiled()
+
+
+def test_without_tilelang_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_lowered, "found", lambda: False)
+    assert asked("tutorial_tilelang.py:relu", tmp_path) == Compiled()
+
+
+@pytest.mark.parametrize("said", ["", "[]", '{"lowered": "many"}', '{"refused": ""}'])
+def test_a_child_that_says_nothing_readable_is_not_believed(said: str, tmp_path: Path) -> None:
+    (tmp_path / "out.json").write_text(said)
+    assert foreign_lowered._said(tmp_path / "out.json") is None
+
+
+@needs_tilelang
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [("softmax", "refused"), ("add", "lowered")],
+)
+def test_the_card_says_it(entry: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It accuses nobody: the author's TileLang need not be this one."""
+    honest = next(h for h in HONEST if h.name == f"tutorial_tilelang.py:{entry}")
+    word = ["judge", str(HERE / honest.file), "--reference", str(REFERENCES / honest.reference)]
+    for name, value in honest.numbers.items():
+        word += ["--number", f"{name}={value}"]
+    assert main([*word, "--entry", entry, "--where", "emulated", "--json"]) == 0
+    verdict = json.loads(capsys.readouterr().out)["verdict"]
+    unchecked = [t for t in verdict["not_checked"] if t.startswith("compile for a GPU: ")]
+    if said == "refused":
+        assert len(unchecked) == 1 and "no available layout found" in unchecked[0]
+    else:
+        assert any("lowers 1 kernel" in text for text in verdict["enforced"])
