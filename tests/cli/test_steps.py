@@ -175,6 +175,15 @@ class Slow:
         time.sleep(0.2)
 
 
+@pytest.fixture
+def heard():
+    """Ctrl-C interrupts, also where the shell that started the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
 def test_what_ends_a_command_is_not_lost_in_a_destructor(number):
     ending = {None: OutOfTime, signal.SIGTERM: Interrupted, signal.SIGINT: KeyboardInterrupt}

@@ -39,7 +39,7 @@ def test_a_child_has_its_own_environment_folder_and_random_numbers(tmp_path: Pat
     )
     first = python(code, tmp_path, env={"SAID": "this"}).stdout_tail.splitlines()
     second = python(code, tmp_path, env={"SAID": "that"}).stdout_tail.splitlines()
-    assert first[0] == f"this {tmp_path} {tmp_path} 6 ['one']"
+    assert first[0] == f"this {tmp_path} {tmp_path} 7 ['one']"
     assert second[0].startswith("that ")
     assert first[1] != second[1]
 
