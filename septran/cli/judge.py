@@ -128,6 +128,8 @@ def show(result: Mapping[str, Any], term: Terminal) -> None:
         )
     if result["device"]["calls"] and result["ok"]:
         lines.append(("on the GPU", _on_gpu(result["device"])))
+    if result["compiler"]:
+        lines.append(("compiler", result["compiler"]))
     if result["proved"]:
         lines.append(("proved", ", ".join(result["proved"])))
     lines += [("not proven", f"{rule}: {why}") for rule, why in result["not_proven"].items()]

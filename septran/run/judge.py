@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from septran import backends
-from septran.backends.base import Backend, Foreign, Host, HostCall, Reading, Unjudged
+from septran.backends.base import Backend, Compiled, Foreign, Host, HostCall, Reading, Unjudged
 from septran.errors import ConfigError, Span
 from septran.kernel import Kernel, KernelParam, content_hash
 from septran.outcome import Level
@@ -24,7 +24,7 @@ from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told, with_place_hint
 from septran.run.host_call import Numbers
 from septran.run.judge_call import called
-from septran.run.judge_device import OnGpu, with_compiler, with_device
+from septran.run.judge_device import OnGpu, with_device, with_refusal
 from septran.run.judge_includes import Whole, text_of, whole_of
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
@@ -79,7 +79,7 @@ class Judgement:
 
     left_out: lines of the file that the entry does not need, which were not run. sha: of file and reference.
     proof: of bounds and races, from the text and the launches that were made. by_torch: operators that torch computed, with lines.
-    device: what a GPU of this machine showed.
+    device: what a GPU of this machine showed. compiler: what the DSL's own made of it where no GPU was asked, "" for nothing.
     """
 
     request: JudgeRequest
@@ -92,6 +92,7 @@ class Judgement:
     proof: Proof = field(default_factory=Proof)
     by_torch: tuple[str, ...] = ()
     device: OnGpu = field(default_factory=OnGpu)
+    compiler: str = ""
 
     @property
     def code(self) -> int:
@@ -127,6 +128,7 @@ class Judgement:
             "proved": list(self.proof.proved),
             "not_proven": dict(self.proof.not_proven),
             "device": self.device.to_json(),
+            "compiler": self.compiler,
             "exit_code": self.code,
             "verdict": plain,
         }
@@ -374,11 +376,11 @@ def _judged(
         skipped += (AFTER.format(", ".join(kept)),)
     verdict = _in_the_users_file(with_place_hint(told(verdict)), kernel, request.file)
     unseen = [text for text in foreign.unchecked if not shown.settles(text)]
+    made = Compiled()
     if verdict.passed and not shown.calls and foreign.compiled is not None:
         progress("asking its compiler")
-        verdict, unseen = with_compiler(
-            verdict, unseen, foreign.compiled(kernel, folder / "compiler")
-        )
+        made = foreign.compiled(kernel, folder / "compiler")
+        unseen = with_refusal(unseen, made)
     missing = (*verdict.not_checked, *unseen, *skipped)
     verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
     write_evidence(verdict, folder, files={})
@@ -393,6 +395,7 @@ def _judged(
         proof=proof,
         by_torch=beside.told(),
         device=shown,
+        compiler=made.done,
         sha=content_hash([*own, host.name, backend.name]),
     )
 

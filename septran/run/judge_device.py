@@ -86,19 +86,15 @@ def with_device(
     return (verdict.without(f"time on {shown.gpu}: {shown.why}") if shown.why else verdict), shown
 
 
-def with_compiler(
-    verdict: Verdict, unchecked: list[str], found: Compiled
-) -> tuple[Verdict, list[str]]:
-    """Return the verdict and what stays unchecked, with what the DSL's own compiler said where no GPU was asked.
+def with_refusal(unchecked: list[str], found: Compiled) -> list[str]:
+    """Return what stays unchecked, with the words in which the DSL's own compiler refused the file where no GPU was asked.
 
     A refusal accuses nobody: it is of one version of the compiler, which need not be the author's.
     """
-    if found.done:
-        verdict = replace(verdict, enforced=(*verdict.enforced, found.done))
     if not found.refused:
-        return verdict, unchecked
+        return unchecked
     told = f"{_SEEN[0]}: {found.refused}"
-    return verdict, [told if text.startswith(_SEEN[0]) else text for text in unchecked]
+    return [told if text.startswith(_SEEN[0]) else text for text in unchecked]
 
 
 def on_device(

@@ -26,13 +26,14 @@ _TEXT = 300
 def lowered(kernel: Kernel, folder: Path) -> Compiled:
     """Return what TileLang's compiler makes of the kernels that the file's entry compiles for `kernel.arch`.
 
-    folder: empty. Says nothing where TileLang is not installed, or where the host function does not get as far without a device.
+    folder: for this alone. Says nothing where TileLang is not installed, or where the host function does not get as far without a device.
     """
     if not found():
         return Compiled()
     write_for_device(kernel, folder)
     work = folder / "lowered"
-    work.mkdir()
+    work.mkdir(exist_ok=True)
+    (work / "out.json").unlink(missing_ok=True)  # of an earlier run that kept its evidence here
     asked = {
         "arch": kernel.arch,
         "target": {"kind": "cuda", "arch": kernel.arch},
