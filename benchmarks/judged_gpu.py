@@ -118,12 +118,17 @@ def _judged(call_s: float, end: float, honest: Honest, bug: str, key: str, text:
         try:
             found, shown = _on_device(file, text, honest, place, Path(folder))
         except SeptranError as e:
-            return {**row, "ok": False, "seen": False, "said": str(e)}
+            return {**row, "ok": False, "seen": False, "said": _without_paths(str(e), folder)}
     row |= {"ok": bool(found and found.passed), "seen": found is not None}
-    row["said"] = shown.why or (found.message if found else "")
+    row["said"] = _without_paths(shown.why or (found.message if found else ""), folder)
     row |= {"code": found.code if found else ""}
     row |= {"us": round(1e6 * shown.seconds, 1), "wall_s": round(time.monotonic() - begun, 1)}
     return row
+
+
+def _without_paths(said: str, folder: str) -> str:
+    """Return what was said with files named from here, not from the root of this machine."""
+    return said.replace(f"{folder}/", "").replace(f"{ROOT}/", "")
 
 
 def _on_device(file: Path, text: str, honest: Honest, place: Place, folder: Path) -> Any:
