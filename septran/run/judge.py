@@ -24,7 +24,7 @@ from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told, with_place_hint
 from septran.run.host_call import Numbers
 from septran.run.judge_call import called
-from septran.run.judge_device import OnGpu, with_device, with_refusal
+from septran.run.judge_device import OnGpu, on_device, with_device, with_refusal
 from septran.run.judge_includes import Whole, text_of, whole_of
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
@@ -364,10 +364,9 @@ def _judged(
     shown = OnGpu()
     if verdict.passed and device is not None:
         progress("running it on the GPU")
-        verdict, shown = with_device(
-            verdict, foreign, whole.text, call, device, problem, folder / "device",
-            seed=request.seed, kernel=kernel,
-        )  # fmt: skip
+        at = folder / "device"
+        found, shown = on_device(foreign, whole.text, call, device, problem, at, seed=request.seed)
+        verdict = with_device(verdict, found, shown, kernel.sha)
     skipped: tuple[str, ...] = (
         () if request.specials else ("NaN, infinities, denormals: ask with --specials",)
     )

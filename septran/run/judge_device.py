@@ -7,12 +7,11 @@ Whether the host function may do what it does was seen before; here nothing stan
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from septran.backends.base import Compiled, Foreign, HostCall, Unjudged
-from septran.kernel import Kernel
 from septran.outcome import Level
 from septran.trial.place import Place
 from septran.verify import timing
@@ -45,13 +44,7 @@ class OnGpu:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {
-            "gpu": self.gpu,
-            "why": self.why,
-            "calls": self.calls,
-            "seconds": self.seconds,
-            "torch_seconds": self.torch_seconds,
-        }
+        return asdict(self)
 
     def settles(self, unchecked: str) -> bool:
         """Whether something that an emulation cannot see was seen here."""
@@ -60,30 +53,18 @@ class OnGpu:
         return unchecked.startswith(_SEEN if self.seconds else _SEEN[:1])
 
 
-def with_device(
-    verdict: Verdict,
-    foreign: Foreign,
-    text: str,
-    call: HostCall,
-    place: Place,
-    problem: Problem,
-    folder: Path,
-    *,
-    seed: int | None,
-    kernel: Kernel,
-) -> tuple[Verdict, OnGpu]:
-    """Return an accurate verdict, or that of the device where the file is wrong there, and what the device showed.
+def with_device(verdict: Verdict, found: Verdict | None, shown: OnGpu, sha: str) -> Verdict:
+    """Return an accurate verdict, or that of the device where the file is wrong there.
 
-    kernel: what the emulation judged; the rest as `on_device`.
+    found, shown: what `on_device` returned. sha: of the kernel that the emulation judged.
     """
-    found, shown = on_device(foreign, text, call, place, problem, folder, seed=seed)
     if found is None:
-        return verdict.without(f"on {shown.gpu}: {shown.why}"), shown
+        return verdict.without(f"on {shown.gpu}: {shown.why}")
     if not found.passed:
-        found = replace(found, kernel=verdict.kernel, kernel_sha=kernel.sha)
-        return replace(found, message=f"on {shown.gpu}: {found.message}"), shown
+        found = replace(found, kernel=verdict.kernel, kernel_sha=sha)
+        return replace(found, message=f"on {shown.gpu}: {found.message}")
     verdict = replace(verdict, enforced=(*verdict.enforced, f"on {shown.gpu}: {shown.calls} calls"))
-    return (verdict.without(f"time on {shown.gpu}: {shown.why}") if shown.why else verdict), shown
+    return verdict.without(f"time on {shown.gpu}: {shown.why}") if shown.why else verdict
 
 
 def with_refusal(unchecked: list[str], found: Compiled) -> list[str]:

@@ -11,6 +11,7 @@ from septran.backends.base import Compiled
 from septran.backends.tilelang import foreign_lowered
 from septran.backends.tilelang.foreign_lowered import lowered
 from septran.cli.main import main
+from septran.toolchain.confined import Finished
 from tests.judge.corpus import HERE, HONEST, REFERENCES
 from tests.judge.test_on_device import called_as
 
@@ -38,6 +39,8 @@ def asked(name: str, folder: Path, old: str = "", new: str = "") -> Compiled:
         "tutorial_tilelang.py:relu",
         "eager_tilelang.py:matmul",
         "threads_tilelang.py:gemv",
+        "threads_tilelang.py:row_sums",
+        "tutorial_flash_tilelang.py:flash",
         "groups_tilelang.py:matmul",
         "linear_attention_tilelang.py:run",
     ],
@@ -79,7 +82,7 @@ def test_what_the_compiler_refused_for_a_gpu_is_refused_here(
         "torch.cuda.get_device_properties(0).no_such_thing",
         "tilelang.profiler.do_bench(lambda: None)",
         "1 / 0",
-        'torch.empty(4, device="meta").cpu()',
+        "x.numpy()",
     ],
 )
 def test_a_host_function_that_needs_a_device_is_not_refused(said: str, tmp_path: Path) -> None:
@@ -98,10 +101,30 @@ def test_without_tilelang_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     assert asked("tutorial_tilelang.py:relu", tmp_path) == Compiled()
 
 
-@pytest.mark.parametrize("said", ["", "[]", '{"lowered": "many"}', '{"refused": ""}'])
-def test_a_child_that_says_nothing_readable_is_not_believed(said: str, tmp_path: Path) -> None:
-    (tmp_path / "out.json").write_text(said)
-    assert foreign_lowered._said(tmp_path / "out.json") is None
+@needs_tilelang
+@pytest.mark.parametrize("said", ["", "[]", '{"facts": {"kernels": "many"}}', '{"log": ""}'])
+def test_a_child_that_says_nothing_readable_is_not_believed(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def child(script: list[str], folder: Path, work: Path) -> Finished:
+        Path(script[-1]).write_text(said)
+        return Finished(code=0, output="", seconds=0)
+
+    monkeypatch.setattr(foreign_lowered, "in_tilelang", child)
+    assert asked("tutorial_tilelang.py:relu", tmp_path) == Compiled()
+
+
+@needs_tilelang
+def test_a_host_function_may_have_another_kernel_for_a_refusal(tmp_path: Path) -> None:
+    old, new = (
+        "    y = torch.empty_like(x)\n",
+        (
+            "    y = torch.empty_like(x)\n    assert x.is_cuda and y.device.type == 'cuda'\n"
+            "    try:\n        softmax(64, 781)\n    except Exception:\n        pass\n"
+        ),
+    )
+    found = asked("tutorial_tilelang.py:relu", tmp_path, old, new)
+    assert "lowers 1 kernel" in found.done
 
 
 @needs_tilelang

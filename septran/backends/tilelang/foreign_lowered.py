@@ -7,17 +7,15 @@ place). It is asked at the sizes that are judged: the host function is called, a
 from __future__ import annotations
 
 import json
-import sys
 from importlib import metadata
 from pathlib import Path
 
 from septran.backends.base import Compiled
 from septran.backends.judged.python_file import write_for_device
-from septran.backends.tilelang.toolchain import LOWER_SECONDS, found, scrub
+from septran.backends.tilelang.toolchain import found, in_tilelang, scrub
 from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
-from septran.preloaded import Preload
-from septran.toolchain.confined import plain, run_confined
+from septran.toolchain.confined import child_result
 
 _CHILD = Path(__file__).with_name("child") / "judged_lower_child.py"
 _TEXT = 300
@@ -43,38 +41,22 @@ def lowered(kernel: Kernel, folder: Path) -> Compiled:
         "outputs": [p.name for p in kernel.params if p.privilege != "r"],
     }
     (work / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
-    command = [sys.executable, str(_CHILD), str(folder / kernel.main)]
-    command += [str(work / "asked.json"), str(work / "out.json")]
-    env = (("TILELANG_CACHE_DIR", str(work / "cache")),)
-    preload = Preload(("tilelang",))
+    script = [str(_CHILD), str(folder / kernel.main), str(work / "asked.json")]
     try:
-        done = run_confined(
-            command, work, LOWER_SECONDS, env=dict(env), reads=(folder,), preload=preload
-        )
+        done = in_tilelang([*script, str(work / "out.json")], folder, work)
     except EnvironmentProblem:  # the file was judged without it
         return Compiled()
-    said = _said(work / "out.json")
-    who = f"TileLang {metadata.version('tilelang')}"
+    said = child_result(work / "out.json")
     if done.code or said is None:
         return Compiled()
-    count, refused = said
-    if refused:
-        text = scrub(" ".join(refused.split()), folder)[:_TEXT]
+    who = f"TileLang {metadata.version('tilelang')}"
+    if not said["ok"]:
+        text = scrub(" ".join(said["log"].split()), folder)[:_TEXT]
         return Compiled(
             refused=f"{who} does not compile it for {kernel.arch} at these sizes: {text}"
         )
+    count = said["facts"].get("kernels", 0)
     if not count:
         return Compiled()
     kernels = "1 kernel" if count == 1 else f"{count} kernels"
     return Compiled(done=f"{who} lowers {kernels} of it for {kernel.arch}")
-
-
-def _said(out: Path) -> tuple[int, str] | None:
-    """Return how many kernels were lowered and the words of a refusal; None where the child says nothing readable."""
-    if not plain(out):
-        return None
-    try:
-        told = json.loads(out.read_text(encoding="utf-8"))
-        return int(told["lowered"]), str(told["refused"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None

@@ -109,19 +109,23 @@ def build(kernel: Kernel, folder: Path) -> Built:
 
 
 def _lower(kernel: Kernel, folder: Path, out: Path) -> Finished:
-    command = [
-        sys.executable,
-        str(LOWER_CHILD),
-        str(folder / kernel.main),
-        kernel.entry,
-        kernel.arch,
-        str(out),
-    ]
+    main = str(folder / kernel.main)
+    return in_tilelang(
+        [str(LOWER_CHILD), main, kernel.entry, kernel.arch, str(out)], folder, out.parent
+    )
+
+
+def in_tilelang(script: list[str], folder: Path, work: Path) -> Finished:
+    """Run a script and its arguments in a confined Python that has imported TileLang; it reads `folder` and writes `work`.
+
+    Raises:
+        EnvironmentProblem: as `run_confined`.
+    """
     env = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
     preload = Preload(("tilelang",), tuple(sorted(env.items())))
-    env["TILELANG_CACHE_DIR"] = str(out.parent / "cache")
+    env["TILELANG_CACHE_DIR"] = str(work / "cache")
     return run_confined(
-        command, out.parent, LOWER_SECONDS, env=env, reads=(folder,), preload=preload
+        [sys.executable, *script], work, LOWER_SECONDS, env=env, reads=(folder,), preload=preload
     )
 
 

@@ -5,7 +5,6 @@ Kernels are lowered for an arch where the file compiles them, and not launched. 
 usage: judged_lower_child.py KERNEL.py ASKED.json OUT.json
 """
 
-import contextlib
 import importlib
 import importlib.util
 import json
@@ -23,23 +22,29 @@ class NotLaunched(Exception):
     """A kernel whose results the rest of the host function would need."""
 
 
+class Refused(Exception):
+    """What the compiler said of a kernel; a host function that catches it may have another one."""
+
+
 def main(path: str, asked: str, out: str) -> int:
-    """Write how many kernels of `path` were lowered, and TileLang's words where it refused one."""
+    """Write whether TileLang takes all kernels of `path` (ok), in which words it refuses one (log), and how many it lowered (facts)."""
     warnings.simplefilter("ignore")
     sys.path.append(str(Path(path).parent))
-    wanted = json.loads(Path(asked).read_text(encoding="utf-8"))
-    found: dict[str, Any] = {"lowered": 0, "refused": ""}
+    facts, log = {"kernels": 0}, ""
     try:
-        _called(path, wanted, found)
+        _called(path, json.loads(Path(asked).read_text(encoding="utf-8")), facts)
     except NotLaunched:
         pass
+    except Refused as error:
+        log = str(error)
     except Exception as error:
-        found["refused"] = _words(error)
-    Path(out).write_text(json.dumps(found), encoding="utf-8")
+        log = _words(error)
+    told = {"ok": not log, "log": log, "facts": facts}
+    Path(out).write_text(json.dumps(told), encoding="utf-8")
     return 0
 
 
-def _called(path: str, wanted: dict[str, Any], found: dict[str, Any]) -> None:
+def _called(path: str, wanted: dict[str, Any], facts: dict[str, int]) -> None:
     import tilelang
     import torch
     from tilelang import tvm
@@ -53,14 +58,14 @@ def _called(path: str, wanted: dict[str, Any], found: dict[str, Any]) -> None:
             try:
                 tilelang.lower(func, target=wanted["target"])
             except Exception as error:
-                found["refused"] = f"{type(error).__name__}: {error}"
-                raise NotLaunched from error
-        found["lowered"] += 1
+                raise Refused(f"{type(error).__name__}: {error}") from error
+        facts["kernels"] += 1
         return _launched if out_idx is None else _needed
 
     # every way to compile a kernel ends in this function of the module
     sys.modules["tilelang.jit"].cached = lowered  # type: ignore[attr-defined]
-    with tvm.target.Target(wanted["target"]), _on_the_processor():
+    machine = torch_host.Machine(torch_host.Gate(None, path))
+    with tvm.target.Target(wanted["target"]), machine:
         spec = importlib.util.spec_from_file_location("judged_kernel", path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -97,31 +102,6 @@ def _launched(*args: Any, **more: Any) -> None:
 def _needed(*args: Any, **more: Any) -> None:
     """A kernel that makes its results."""
     raise NotLaunched
-
-
-@contextlib.contextmanager
-def _on_the_processor() -> Any:
-    """Tensors that are asked for on a GPU lie in memory: nothing computes with them."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    class Moved(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
-        def __torch_function__(
-            self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            named = dict(kwargs or {})
-            if "cuda" in str(named.get("device", "")):
-                named["device"] = "cpu"
-            if getattr(func, "__name__", "") == "cuda":
-                return args[0]
-            at = [a for a in args if not (isinstance(a, torch.device) and a.type == "cuda")]
-            if getattr(func, "__name__", "") == "to":
-                at = [a for a in at if not (isinstance(a, str) and "cuda" in a)]
-            return func(*at, **named)
-
-    torch.nn.Module.cuda = lambda self, *_: self
-    with Moved():
-        yield
 
 
 if __name__ == "__main__":
