@@ -217,9 +217,23 @@ def _policy(cell: Cell) -> dict[str, Any]:
     for name in (f"{cell.backend}.{cell.arch}", cell.backend):
         if assets.exists(f"mappings/{name}.mapping.yaml"):
             path = assets.find(f"mappings/{name}.mapping.yaml").path
-            found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-            return found
+            return policy_of(path.read_text(encoding="utf-8"))
     raise LookupError(f"{cell.backend} has no policy")
+
+
+class _Untuned(yaml.SafeLoader):
+    """Reads what a tuner may choose as what stands there without one."""
+
+
+_Untuned.add_constructor(
+    "!tune", lambda loader, node: loader.construct_mapping(node, deep=True)["default"]
+)
+
+
+def policy_of(text: str) -> dict[str, Any]:
+    """Return a policy without what a tuner may choose."""
+    found: dict[str, Any] = yaml.load(text, Loader=_Untuned)
+    return found
 
 
 def variant(policy: Mapping[str, Any], change: Mapping[str, Any], dtype: str) -> dict[str, Any]:

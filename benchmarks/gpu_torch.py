@@ -11,7 +11,7 @@ from typing import Any
 from septran.cli import deadline
 from septran.errors import OutOfTime
 from septran.stopwatch import gpu_slot
-from septran.verify import timing
+from septran.verify import torch_side
 from septran.verify.cases import Case, draw
 from septran.verify.problem import Problem
 
@@ -37,7 +37,7 @@ def torch_times(
     inputs = draw(problem, Case(name="timing", family="normal", seed=1))
     with quiet:
         try:
-            given = timing.gpu_tensors(problem, inputs)
+            given = torch_side.gpu_tensors(problem, inputs)
         except Exception as error:  # such as a GPU too small for the inputs
             return {"note": f"{type(error).__name__}: {error}"[:200]}
         found = _times(name, problem, given, l2, compiled)

@@ -56,7 +56,7 @@ def figures(
     plan = resolve(GenRequest(op=op, backend="cpp", **({"arch": arch} if arch else {})))
     lowered = lower_plan(plan)
     backend = plan.backend
-    assert backend.tile_cycles is not None
+    assert backend.tile_cost is not None
     spec = next(s for s in distinct_specs(lowered.program) if s.task == given["leaf"])
     leaves = library_leaves(backend, lowered.program, lowered.bound.mapping)
     body = leaf_body(leaves[spec.key], backend.signature(spec))
@@ -77,7 +77,7 @@ def figures(
         kernel = backend.emit(lowered.program, {**leaves, spec.key: leaf})
         own = folder / name
         own.mkdir(parents=True)
-        cycles = backend.tile_cycles(kernel, kernel_leaf(kernel.leaves, spec.key), own)
+        cycles = backend.tile_cost(kernel, kernel_leaf(kernel.leaves, spec.key), own).cycles
         time = None
         if clock:
             built = build_only(place, kernel, folder=own / "built")

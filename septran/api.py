@@ -42,6 +42,7 @@ def compile(
     dynamic: Sequence[str] | Mapping[str, Any] = (),
     dynamic_shapes: Any = None,
     prepare: bool = False,
+    deterministic: str = "",
 ) -> Any:
     """Return the kernel of an operator or a logic file under a mapping file, or under a target's policy.
 
@@ -60,10 +61,11 @@ def compile(
     dynamic: dims of the operator that stay open: one kernel, built and verified once, serves all their sizes. A mapping
     says for which size tiles are chosen ({"M": 256}), else it is the operator's sample size. Of a module: argument -> axis ->
     name, `{"x": {0: "B"}}`; `dynamic_shapes` is torch's way to say it (`torch.export.Dim`, with ends). Tiles are chosen for the
-    example's sizes. An exported program has its own.
+    example's sizes. An exported program has its own. deterministic: "batch-invariant", a row's bits depend neither on the
+    number of rows nor on threads (docs/mapping.md).
 
     Raises:
-        TaskLangError, MappingError: mistakes in the files. InputError: C141 neither mapping nor target.
+        TaskLangError, MappingError: mistakes in the files; M092, `deterministic` cannot be kept. InputError: C141 neither mapping nor target.
         ArgumentError: C140 not exactly one of logic_file and op; a value of another type.
         ConfigError: C044 unknown operator, C130, C131 unknown target or arch. InputError: C110 no such dim in
         `dynamic`, C162 a dim cannot stay open.
@@ -75,6 +77,14 @@ def compile(
         raise ArgumentError.of("C140", f"backward is a {type(backward).__name__}, not a function")
     if mode not in ("eval", "as-is"):
         raise ArgumentError.of("C140", f"mode is {mode!r}, not 'eval' or 'as-is'")
+    if deterministic not in ("", "batch-invariant"):
+        raise ArgumentError.of(
+            "C140", f"deterministic is {deterministic!r}, not 'batch-invariant' or ''"
+        )
+    if deterministic and (dynamic or hasattr(logic_file, "named_parameters")):
+        raise ArgumentError.of(
+            "C140", "deterministic is for operators and logic files whose sizes are known"
+        )
     if hasattr(logic_file, "named_parameters"):
         if op is not None:
             raise ArgumentError.of("C140", f"a module and op={op!r} are given; give one of them")
@@ -111,6 +121,7 @@ def compile(
         "verify": verify,
         "backward": backward,
         "dynamic": dynamic,
+        "deterministic": deterministic,
     }
     again = (_again, (asked,))
     found = asleep(asked, partial(_compiled, asked, asked, again))
@@ -144,6 +155,14 @@ def _module(
 
     from septran.call.dynamic_shapes import of_program, torch_shapes
 
+    if isinstance(example, torch.Tensor):
+        example = (example,)
+    elif not isinstance(example, tuple | list | None):
+        raise ArgumentError.of(
+            "C140",
+            f"the example inputs of {type(module).__name__} are a {type(example).__name__}",
+            help="septran.compile(module, (x, y)): the arguments of a call, in order; one tensor may stand alone",
+        )
     if isinstance(module, torch.export.ExportedProgram):
         args = tuple(example or (module.example_inputs or ((), {}))[0])
         shapes = of_program(module) if module.range_constraints else None

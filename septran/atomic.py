@@ -26,7 +26,7 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
             file.write(data)
         return path
     path = path.resolve() if path.is_symlink() else path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except FileNotFoundError:  # what /proc says
@@ -42,6 +42,14 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where there is none; raises OSError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:  # what /proc says
+        raise PermissionError(errno.EACCES, "no folder can be made there", str(path)) from None
 
 
 def _opened(path: Path) -> int:

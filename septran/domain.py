@@ -21,6 +21,9 @@ class Domain:
     sentinel: of index inputs, an integer outside of the range that stands for "none" and may come as well.
     nonzero: of integers, 0 does not come: something is divided by them.
     rising: of index inputs, the first is `low`, and each is at least the one before: where bags begin.
+    distinct: of index inputs, no two are the same along the last dim: each says where something is written.
+    paired: of real inputs, what the last dim repeats: "halves", the first half comes again as the second (a rotary table), or
+        "neighbours", each number comes twice.
     value: the bytes of the one value that the input has; it is not drawn. Only of what stands in a module's own text.
     specials: NaN, infinities, denormals, signed zeros and huge values may be given. Switch it off only
         where the operator's meaning is undefined for them.
@@ -33,5 +36,7 @@ class Domain:
     sentinel: int | None = None
     nonzero: bool = False
     rising: bool = False
+    distinct: bool = False
+    paired: Literal["", "halves", "neighbours"] = ""
     value: bytes | None = None
     specials: bool = True

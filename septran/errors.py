@@ -107,10 +107,10 @@ def _excerpt(span: Span, label: str) -> list[str]:
 
 
 def closest(name: str, choices: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" for the nearest of `choices`, or "" when nothing is near."""
-    words = [word for word in choices if isinstance(word, str)]
-    match = difflib.get_close_matches(str(name), words, n=1, cutoff=0.6)
-    return f"; did you mean {match[0]!r}?" if match else ""
+    """Return "; did you mean 'x'?" for the nearest of `choices`, or "" when nothing is near; case does not count."""
+    words = {word.lower(): word for word in choices if isinstance(word, str)}
+    match = difflib.get_close_matches(str(name).lower(), words, n=1, cutoff=0.6)
+    return f"; did you mean {words[match[0]]!r}?" if match else ""
 
 
 class SeptranError(Exception):

@@ -129,8 +129,9 @@ class LeafSpec:
 class Leaf:
     """A leaf's source. `source` defines `spec.symbol`; writer: library | llm | replay | command | file.
 
-    inline: there is no function; the target's passes put the leaf's operations where it is called, and
-        `source` only describes them.
+    inline: there is no function; the target's passes put the leaf's operations where it is called. `source` is the
+        text of a function that does the same.
+    listed: of an inline leaf whose operations no text of a leaf can say; `source` lists them.
     """
 
     spec: LeafSpec
@@ -138,6 +139,7 @@ class Leaf:
     name: str
     source: str
     inline: bool = False
+    listed: bool = False
 
     @property
     def headline(self) -> str:

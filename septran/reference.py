@@ -62,8 +62,16 @@ class Remote(ABC):
         """Return the function computing on torch device `device`, with CPU tensors in and out."""
 
     @abstractmethod
-    def slot(self, given: Mapping[str, Any], *, gpu_l2: int | None = None) -> Slot:
+    def slot(
+        self, given: Mapping[str, Any], *, gpu_l2: int | None = None, processor_time: bool = False
+    ) -> Slot:
         """Return a stopwatch of the function over there; see `septran.stopwatch`."""
+
+    @abstractmethod
+    def slot_in_place(
+        self, given: Mapping[str, Any], replaced: Mapping[int, str], *, processor_time: bool = False
+    ) -> Slot | None:
+        """Return a stopwatch of it where results replace arguments, None where that cannot be seen; see `septran.in_place`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,13 +21,15 @@ class Rounding:
     off from all: with `digit` all elements of a result go the same way, that of this binary digit of the result's number, so
     that some digit parts any two results that are near each other.
 
-    of_terms: sums alone are changed, by `size` of the root of their terms' squares added up, which stays where terms cancel.
+    of_terms: sums alone are changed, by `size` of the root of their terms' squares added up, which stays where terms cancel. unit: the
+    rounding of one addition in a loop.
     """
 
     size: float
     seed: int = 0
     digit: int | None = None
     of_terms: bool = False
+    unit: float = 2.0**-24
 
     def changes(self) -> Callable[[torch.Tensor], torch.Tensor]:
         """Return what changes one result (float tensor of any shape) after the other; it counts them."""

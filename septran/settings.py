@@ -46,6 +46,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "SEPTRAN_MODEL": "model name",
     "SEPTRAN_WRITER": "who writes leaves",
     "SEPTRAN_THREADS": "threads of a kernel",
+    "SEPTRAN_AMX": "0: kernels do without the processor's matrix tiles",
     "SEPTRAN_LOGIC_SECONDS": "processor seconds for reading a logic file, tracing a task or calling a reference",
     "OPENAI_API_KEY": "the endpoint's key; read when a call is made, never stored",
 }

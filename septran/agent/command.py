@@ -12,13 +12,16 @@ from septran.agent.chat import Reply, Request, estimate_tokens, messages_tokens
 from septran.agent.faults import Fault
 
 _MOST = 2_000_000
+_UNNAMED = ("", "auto", "command")
+"""what a request has for a model where nobody named one"""
 
 
 class CommandChat:
     """Runs the user's own command line once per call, without a shell.
 
     The input is the system message, a line `---`, then the user message. The program runs with the user's
-    rights and environment: it is the user's tool (a model's CLI, an agent), not generated code.
+    rights and environment: it is the user's tool (a model's CLI, an agent), not generated code. SEPTRAN_SEED is the
+    call's seed.
     """
 
     def __init__(self, program: str, *, timeout: float = 600.0) -> None:
@@ -40,6 +43,7 @@ class CommandChat:
             raise Fault("setup", "the command is empty")
         text = "\n---\n".join(m.text.rstrip() for m in request.messages) + "\n"
         start = time.monotonic()
+        seed = dict(request.options).get("seed")
         try:
             child = subprocess.Popen(
                 self._argv,
@@ -47,6 +51,7 @@ class CommandChat:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                env={**os.environ, **({} if seed is None else {"SEPTRAN_SEED": str(seed)})},
             )
         except OSError as e:
             raise Fault("setup", f"cannot start {self._argv[0]}: {e.strerror}") from e
@@ -65,7 +70,9 @@ class CommandChat:
         return Reply(
             text=reply,
             finish="stop" if reply.strip() else "refused",
-            model=self._argv[0].rsplit("/", 1)[-1],
+            model=request.model
+            if request.model not in _UNNAMED
+            else self._argv[0].rsplit("/", 1)[-1],
             prompt_tokens=messages_tokens(request.messages),
             completion_tokens=estimate_tokens(reply),
             estimated=True,

@@ -8,9 +8,11 @@ Every choice comes from a generator seeded with the leaf's key, so a resumed run
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from septran.agent.figures import preferred
 from septran.agent.session import Exhausted, Session
 from septran.agent.writer import Attempt
 from septran.outcome import LEVELS
@@ -18,7 +20,10 @@ from septran.outcome import LEVELS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One child in the archive. fitness: speed-up when verified, else below 1 by how far it got, / 10."""
+    """One child in the archive. right: it was verified. speedup: of a timed right leaf. figures: without a clock, of a right one.
+
+    fitness: its speed-up when it was timed; of a wrong leaf a tenth of how far it got; None of a right one that nobody timed.
+    """
 
     id: int
     island: int
@@ -28,7 +33,9 @@ class Node:
     level: str
     status: str
     speedup: float | None
-    fitness: float
+    fitness: float | None
+    right: bool
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -56,18 +63,34 @@ class Archive:
         """Return the best `count` different children of an island, the best first."""
         seen: set[str] = set()
         found: list[Node] = []
-        for node in sorted(self.nodes, key=lambda n: (-n.fitness, n.id)):
-            if node.island == island and node.sha and node.sha not in seen:
+        for node in ranked([n for n in self.nodes if n.island == island and n.sha]):
+            if node.sha not in seen:
                 seen.add(node.sha)
                 found.append(node)
         return found[:count]
 
 
-def fitness(attempt: Attempt) -> float:
-    """Return the speed-up of a verified leaf (1 when it is not measured), else a tenth of how far it got."""
+def ranked(nodes: Sequence[Node]) -> list[Node]:
+    """Return nodes, the best first: timed leaves by speed-up, then right ones by figures, then how far the wrong ones got.
+
+    A right leaf that nobody timed counts as no gain: it is before what is wrong and behind what has a time. Among such,
+    one is before another that fewer of them are worse than, as `preferred` says; the earlier one is first of equals.
+    """
+    untimed = [n for n in nodes if n.right and n.speedup is None]
+    wins = {n.id: sum(preferred(n.figures, o.figures) or 0 for o in untimed) for n in untimed}
+
+    def place(node: Node) -> tuple[bool, bool, float, int]:
+        worth = float(wins[node.id]) if node.id in wins else node.fitness or 0.0
+        return (node.right, node.speedup is not None, worth, -node.id)
+
+    return sorted(nodes, key=place, reverse=True)
+
+
+def fitness(attempt: Attempt) -> float | None:
+    """Return the speed-up of a verified leaf (None when it is not measured), else a tenth of how far it got."""
     verdict = attempt.verdict
     if verdict.verified:
-        return verdict.speedup if verdict.speedup is not None else 1.0
+        return verdict.speedup
     return LEVELS.index(verdict.level) / (10 * len(LEVELS))
 
 
@@ -138,6 +161,8 @@ def _generation(
             status=attempt.verdict.status,
             speedup=attempt.verdict.speedup,
             fitness=fitness(attempt),
+            right=attempt.verdict.verified,
+            figures=dict(attempt.verdict.figures) if attempt.verdict.verified else {},
         )
         archive.nodes.append(node)
         attempts[node.id] = attempt
@@ -151,7 +176,7 @@ def _parents(
     if not alive:
         return ()
     parent = rng.choices(alive, weights=[2.0**-i for i in range(len(alive))])[0]
-    others = [n for n in alive if n.sha != parent.sha and n.fitness >= 1.0]
+    others = [n for n in alive if n.sha != parent.sha and n.right and (n.speedup or 1.0) >= 1.0]
     return (parent, rng.choice(others)) if others else (parent,)
 
 

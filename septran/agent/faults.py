@@ -51,16 +51,18 @@ class Fault(Exception):
         self.retry_after = retry_after
         self.status = status
 
-    def as_problem(self, where: str) -> EnvironmentProblem:
-        """Return the error a person sees when this fault ends the run."""
+    def as_problem(self, where: str, *, command: bool = False) -> EnvironmentProblem:
+        """Return the error a person sees when this fault ends the run. where: the endpoint, or the program of a `command`."""
         helps = {
             "setup": "check base_url, model and the key's variable with `septran config`",
             "network": "is the server running? `curl " + where.rstrip("/") + "/models` must answer",
             "malformed": "does base_url end in the API's root (mostly /v1)? A proxy or a login page may answer",
         }
+        if command:
+            helps["setup"] = f"does {where} run in this shell, and end with 0?"
         problem = EnvironmentProblem.of(
             CODES[self.kind],
-            f"the model at {where} cannot be used: {self.message}",
+            f"the model {'behind --command' if command else 'at'} {where} cannot be used: {self.message}",
             help=helps.get(self.kind, "continue with --resume, or use --writer library"),
         )
         assert isinstance(problem, EnvironmentProblem)

@@ -11,6 +11,10 @@ RESIDENT = "resident_warps"
 
 TILE_CYCLES = "tile_cycles"
 """Figure: cycles of one call on a full tile, counted in the compiler's listing (no caches)."""
+LOOP_CYCLES = "hot_loop_cycles"
+"""Figure: cycles of a round of the leaf's hot loop that waits for nothing, by llvm-mca; rounds differ in work, so that it orders nothing."""
+BUNDLES, SPILLED = "bundles", "spill_bundles"
+"""Figures: instruction words of a TPU's schedule, and those of them that store or load a spill; loops count once."""
 _CLEARLY = 0.9
 """Share of the library's cycles, sectors or wavefronts below which a leaf counts as faster: pairs that are nearer are no better than guessed (docs/agents.md)."""
 _MOVED = ("global_sectors", "shared_wavefronts")
@@ -21,10 +25,13 @@ def preferred(mine: Mapping[str, float], library: Mapping[str, float]) -> int | 
     """Return 1 when static figures prefer a leaf to the library's, -1 the other way, 0 neither; None: not comparable.
 
     Fewer bytes spilled by a device's compiler first; then clearly less taken of memory, as an emulation counts it; then more
-    warps at a time. Of a CPU's figures the cycles of a tile. This is a prediction and is called so wherever it counts.
+    warps at a time. Of a CPU's figures the cycles of a tile, of a TPU's spills and then bundles. This is a prediction and is called so wherever it counts.
     """
     compiled = "registers" in mine and "registers" in library
     counted = all(name in figures for name in _MOVED for figures in (mine, library))
+    if not compiled and not counted and all(BUNDLES in figures for figures in (mine, library)):
+        one, two = mine.get(SPILLED, 0.0), library.get(SPILLED, 0.0)
+        return (one < two) - (one > two) or _clearly_less(mine[BUNDLES], library[BUNDLES])
     if not compiled and not counted:
         return _fewer_cycles(mine.get(TILE_CYCLES), library.get(TILE_CYCLES))
     if _spilled(mine) != _spilled(library):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,20 @@ from septran.agent.command import CommandChat
 from septran.agent.config import AgentConfig
 from septran.agent.evolve import evolve
 from septran.agent.faults import Fault
+from septran.agent.figures import preferred
 from septran.agent.ledger import Ledger
 from septran.agent.loop import best_of
 from septran.agent.memory import Memory, told
 from septran.agent.prompt import Prompter
 from septran.agent.record import Record, RecordedChat
 from septran.agent.redact import Redactor
-from septran.agent.session import Session
+from septran.agent.session import Session, quality
 from septran.agent.store import LeafStore
 from septran.agent.writer import Attempt, Budget, Judge, LeafVerdict, Usage, Written
 from septran.backends.base import Backend
 from septran.errors import EnvironmentProblem, SeptranError
 from septran.kernel import Leaf, LeafSpec
+from septran.outcome import LEVELS
 
 ChatFor = Callable[[str], Chat]
 """role -> chat."""
@@ -124,7 +126,7 @@ class SearchWriter:
     def _unreachable(self, fault: Fault, session: Session) -> str:
         """Say why the search ended, or raise when the model left nothing that could be used."""
         if session.best is None and self._config.get("on_unreachable") == "fail":
-            raise fault.as_problem(self._where("coder")) from fault
+            raise self._problem(fault) from fault
         return f"the model cannot be used: {fault.message}"
 
     def _decide(self, session: Session, reason: str, usage: Usage) -> Written:
@@ -153,7 +155,8 @@ class SearchWriter:
                     predicted=predicted and floor is not None,
                 )
             reason = (
-                f"{reason}; the library leaf stays: the model's is right but not measured faster"
+                f"{reason}; the library leaf stays: reply {best.number} is right{self._short(best)}"
+                f"{_others(history, best)}"
             )
         elif floor is not None:
             reason = f"{reason}; the library leaf stays: no reply was a verified leaf"
@@ -166,12 +169,23 @@ class SearchWriter:
             )
         return Written(leaf=floor, verdict=None, history=history, usage=usage, reason=reason)
 
+    def _short(self, best: Attempt) -> str:
+        """Return why a right reply does not replace the library's leaf: what would have decided did not say so."""
+        verdict = best.verdict
+        if verdict.speedup is not None or self._config.get("accept") != "predicted":
+            return " but not measured faster"
+        if preferred(verdict.figures, verdict.baseline_figures) is None:
+            return ", but it was not timed and no static figures compare it"
+        return " but not better by static figures"
+
     def _keep(self, best: Attempt) -> None:
         if self._store is not None and best.leaf is not None and self._kind != "replay":
             self._store.put(best.leaf, best.verdict, model=best.model)
 
-    def _where(self, role: str) -> str:
-        return self._config.role(role).base_url
+    def _problem(self, fault: Fault) -> EnvironmentProblem:
+        if self._kind == "command" and self._chat_for is not None:
+            return fault.as_problem(self._chat_for("coder").where, command=True)
+        return fault.as_problem(self._config.role("coder").base_url)
 
     def _chat_of(self, role: str) -> RecordedChat:
         with self._lock:
@@ -195,6 +209,16 @@ class SearchWriter:
                 self._models[role] = _only_model(self._chat_for(role))
             self._record.write("models.json", dict(sorted(self._models.items())))
             return self._models[role]
+
+
+def _others(history: Sequence[Attempt], best: Attempt) -> str:
+    """Say of the other replies that were not right how the one that got furthest failed: "right" is said of one reply alone."""
+    wrong = [a for a in history if not a.verdict.verified and a.verdict.status != "unavailable"]
+    if not wrong:
+        return ""
+    worst = max(wrong, key=lambda a: (LEVELS.index(a.verdict.level), a.number))
+    count = f"{len(wrong)} of {len(history)} replies {'was' if len(wrong) == 1 else 'were'} refused"
+    return f"; {count}, reply {worst.number}: {quality(worst.verdict)}"
 
 
 def _only_model(chat: Chat) -> str:

@@ -112,6 +112,9 @@ class Prompter:
             "earlier": context.earlier[-keep:] if keep and trim < 1 else (),
             "last": last,
             "best": context.best,
+            "last_is_best": last is not None
+            and context.best is not None
+            and last.body.rstrip() == context.best.body.rstrip(),
             "parent": context.parent,
             "inspiration": context.inspiration if trim < 4 else None,
             "memory": self.memory if trim < 1 else "",

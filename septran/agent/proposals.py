@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.agent.chat import Message
+from septran.mapping.space import DIRECT
 
-_SYSTEM = """You choose values of a tensor kernel's mapping: tile sizes, pipeline depths, orders. The kernel is generated, built, verified and
+_SYSTEM = """You choose values of a tensor kernel's mapping: tile sizes, pipeline depths, orders, memories. The kernel is generated, built, verified and
 measured for each choice. Answer with a JSON array of at most {most} objects, the most promising first, in a fenced block. A key is
 a choice's name, a value one of those listed; a choice that an object leaves out keeps its default. Propose nothing that was tried."""
 _MOST_TRIED = 40
@@ -37,13 +38,27 @@ def prompt(
     tried: Sequence[Tried],
     *,
     most: int,
+    policy: Mapping[str, Sequence[Any]],
 ) -> tuple[Message, ...]:
-    """Return what the model is asked. subject: the kernel in a line; facts: what is known of machine and kernel."""
+    """Return what the model is asked. subject: the kernel in a line; facts: what is known of machine and kernel.
+
+    policy: choices that the target's policy made for every kernel of the kind.
+    """
     lines = [subject, "", *facts, "", "Choices (default first, then all values):"]
     lines += [
         f"- {name}: {json.dumps(default[name])}; {json.dumps(list(values))}"
         for name, values in choices.items()
     ]
+    if policy:
+        lines += [
+            "",
+            "Choices of the target's policy, which may be wrong for this kernel (the same):",
+        ]
+        lines += [
+            f"- {name}: {json.dumps(default[name])}; {json.dumps(list(values))}"
+            for name, values in policy.items()
+        ]
+        lines += [f'A memory "{DIRECT}": no copy of the operand is asked for.']
     lines += ["", "Tried so far:"]
     lines += [f"- {json.dumps(dict(t.values))}: {t.told}" for t in tried[-_MOST_TRIED:]]
     system = _SYSTEM.format(most=most)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from septran.agent.chat import Message, Reply, Request, messages_tokens
 from septran.agent.config import AgentConfig
 from septran.agent.faults import Fault
-from septran.agent.figures import told_figures
+from septran.agent.figures import preferred, told_figures
 from septran.agent.frame import assemble
 from septran.agent.ledger import Ledger
 from septran.agent.memory import Lesson, features_of
@@ -87,7 +87,7 @@ class Session:
 
     @property
     def best(self) -> Attempt | None:
-        """The fastest verified attempt (the first one, where times are not measured)."""
+        """The fastest verified attempt; where times are not measured the best by static figures, of equal ones the first."""
         return self._best
 
     def facts(self) -> frozenset[str]:
@@ -108,7 +108,9 @@ class Session:
         if self._best is not None:
             found.add("verified")
             gain = self._best.verdict.speedup
-            if gain is None:
+            if gain is None and self._by_figures(self._best.verdict):
+                found |= {"faster", "goal"} if self._best.verdict.predicted_better else set()
+            elif gain is None:
                 found.add("unmeasured")
             else:
                 found |= {"faster"} if gain >= float(self.config.get("min_gain")) else set()
@@ -116,6 +118,11 @@ class Session:
             if self.flat >= int(self.config.get("patience")):
                 found.add("plateau")
         return frozenset(found)
+
+    def _by_figures(self, verdict: LeafVerdict) -> bool:
+        """Whether static figures stand for the clock that is missing: they are asked for, and there are some."""
+        known = preferred(verdict.figures, verdict.baseline_figures) is not None
+        return known and self.config.get("accept") == "predicted"
 
     def context(self) -> Context:
         """Return what the next prompt may show of the past."""
@@ -342,9 +349,11 @@ class Session:
             self.repeated = False
         if verdict.verified:
             self.failures = 0
+            before = self._best.verdict if self._best is not None else None
             better = (
-                self._best is None
-                or (verdict.speedup or 0) > (self._best.verdict.speedup or 0) * 1.005
+                before is None
+                or (verdict.speedup or 0) > (before.speedup or 0) * 1.005
+                or (before.speedup is None and preferred(verdict.figures, before.figures) == 1)
             )
             self.flat = 0 if better else self.flat + 1
             if better:
@@ -375,8 +384,7 @@ def quality(verdict: LeafVerdict) -> str:
         parts.append(f"{verdict.speedup:.2f} x the library's speed")
     if verdict.figures:
         parts.append(told_figures(verdict.figures, verdict.baseline_figures))
-    if verdict.accesses:
-        parts.append(verdict.accesses)
+    parts += [text for text in (verdict.bound, verdict.accesses) if text]
     if verdict.roofline is not None:
         parts.append(f"{100 * verdict.roofline:.0f} % of the machine's limit")
     return ", ".join(parts)

@@ -30,6 +30,7 @@ class LeafVerdict:
     figures, baseline_figures: of the kernel with this leaf and with the library's, without a clock: registers and spills
         of a device compiler, vector width of machine code; {} when there are none.
     accesses: of the kernel with this leaf: what its warps take of memory, in words; "" where nobody counted it.
+    bound: what bounds the hot loop of this leaf, in words; "" where nobody counted it.
     predicted: what `septran predict` says of the kernel, where nothing was measured; "" else.
     """
 
@@ -43,6 +44,7 @@ class LeafVerdict:
     figures: Mapping[str, float] = field(default_factory=dict)
     baseline_figures: Mapping[str, float] = field(default_factory=dict)
     accesses: str = ""
+    bound: str = ""
     predicted: str = ""
 
     @property
@@ -56,8 +58,8 @@ class LeafVerdict:
 
     @property
     def verified(self) -> bool:
-        """Whether the leaf's results are right."""
-        return self.level in VERIFIED
+        """Whether the leaf's results are right; whatever its level, nothing that was found wrong is."""
+        return self.level in VERIFIED and self.status == "ok"
 
     @property
     def speedup(self) -> float | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Dtype, Graph, Node, Ref
 from septran.aten.inside import INSIDE, cancelled
+from septran.aten.moments import MOMENTS, moments
 from septran.aten.scalars import as_taken, dtypes_of
 from septran.aten.sums import root_of_squares
 from septran.ir.dtypes import FLOATS
@@ -108,7 +109,9 @@ def base_name(op: str) -> str:
 
 def allowed(op: str) -> bool:
     """Return whether the judging process may run this operator."""
-    return op == "getitem" or (op.startswith("aten.") and base_name(op) in ALLOWED)
+    # float64 does not have the bits that view.dtype takes
+    known = op.startswith("aten.") and base_name(op) in ALLOWED
+    return op == "getitem" or (known and op != "aten.view.dtype")
 
 
 def run_graph(
@@ -140,6 +143,7 @@ def run_graph(
     plan = _plan_of(_ByIdentity(graph))
     change = rounded.changes() if rounded and not rounded.of_terms else None
     shift = rounded.shifts() if rounded and rounded.of_terms else None
+    unit = rounded.unit if rounded else 0.0
     settled = _settled(plan, set(values)) if rounded else frozenset()
     forced = forced or {}
     with torch.no_grad():
@@ -158,9 +162,14 @@ def run_graph(
                     inner = cancelled(base_name(node.op), given, rounded.size)
                     env[node.name] = env[node.name] + (change(inner) - inner)
             elif shift and not step.exact and node.name not in settled:
-                scale = root_of_squares(node, base_name(node.op), step.run, env, wide)
+                scale = root_of_squares(node, base_name(node.op), step.run, env, wide, unit)
                 if scale is not None:
                     env[node.name] = env[node.name] + shift(scale)
+                elif base_name(node.op) in MOMENTS:
+                    given = {k: _reader(v)(env, wide) for k, v in node.named.items()}
+                    env[node.name] = env[node.name] + moments(
+                        base_name(node.op), given, shift, unit
+                    )
             if look is not None:
                 look(node.name, env[node.name])
             for name in step.drops:
@@ -204,7 +213,7 @@ class _Plan:
 def _plan_of(key: _ByIdentity) -> _Plan:
     """Return how to run a graph: the judge runs one hundreds of times, and a node may take less time than looking at it."""
     results = tuple(o.value.name for o in key.graph.outputs if isinstance(o.value, Ref))
-    nodes = _needed(key.graph, set(results))
+    nodes = key.graph.needed(results)
     dtypes = dtypes_of(key.graph)
     reads = [frozenset(node.refs()) for node in nodes]
     last: dict[str, int] = {}
@@ -252,16 +261,6 @@ def _settled(plan: _Plan, given: set[str]) -> frozenset[str]:
         if name not in given and (whole or name in found):
             found.update({name, *step.refs})
     return frozenset(found)
-
-
-def _needed(graph: Graph, kept: set[str]) -> list[Node]:
-    """Return the nodes that the outputs need, in order."""
-    wanted, found = set(kept), []
-    for node in reversed(graph.nodes):
-        if node.name in wanted:
-            found.append(node)
-            wanted.update(node.refs())
-    return found[::-1]
 
 
 def _reader(v: Any) -> Callable[[Mapping[str, Any], torch.dtype | None], Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,11 +104,27 @@ class Plain:
     opaque: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Several:
+    """An argument of the module's call that is a list or a tuple. kind: which."""
+
+    items: tuple[Any, ...]
+    kind: str
+
+    def leaves(self) -> Iterator[Any]:
+        """Yield what is in it, and in what is in it."""
+        for one in self.items:
+            if isinstance(one, Several):
+                yield from one.leaves()
+            else:
+                yield one
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """An exported module. file: the user's file; values: name -> raw bytes of what it was made with.
 
-    call: what the file's own inputs are, in order: an input of the graph, or a plain value.
+    call: what the file's own inputs are, in order: an input of the graph, a plain value, or several.
     """
 
     file: str
@@ -116,7 +132,16 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[Output, ...]
     values: Mapping[str, bytes]
-    call: tuple[Ref | Plain, ...] = ()
+    call: tuple[Ref | Plain | Several, ...] = ()
+
+    def needed(self, kept: Iterable[str]) -> list[Node]:
+        """Return the nodes that the values named `kept` need, in order."""
+        wanted, found = set(kept), []
+        for node in reversed(self.nodes):
+            if node.name in wanted:
+                found.append(node)
+                wanted.update(node.refs())
+        return found[::-1]
 
     def meta_of(self, name: str) -> Meta:
         """Return shape and dtype of an input or a single-result node; KeyError when there is none."""
@@ -243,9 +268,12 @@ def _node(data: Mapping[str, Any]) -> Node:
     )
 
 
-def _argument(data: Mapping[str, Any]) -> Ref | Plain:
+def _argument(data: Mapping[str, Any]) -> Ref | Plain | Several:
     if "tensor" in data:
         return Ref(_word(data["tensor"]))
+    if "items" in data:
+        kind = "list" if data.get("kind") == "list" else "tuple"
+        return Several(tuple(_argument(one) for one in data["items"]), kind)
     if "opaque" in data:
         return Plain(opaque=str(data["opaque"])[:80])
     return Plain(_value(data["value"]))

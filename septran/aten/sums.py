@@ -1,4 +1,4 @@
-"""How far rounding moves a sum, however small the sum is: the root of its terms' squares added up.
+"""How far rounding moves a sum, however small the sum is: the root of its terms' squares added up, or what a loop holds on its way.
 
 A product of 1e18, one of 1e18 and one of -2e18 add up to nothing, and what is added to them besides is lost in float32. No
 change of the result by a little of itself shows that, and one of the inputs only where it does not cancel, too.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Node
+from septran.aten.loops import partial_sums
 
 if TYPE_CHECKING:
     import torch
@@ -29,10 +30,11 @@ def root_of_squares(
     run: Callable[[Mapping[str, Any], torch.dtype | None], Any],
     env: Mapping[str, Any],
     wide: torch.dtype | None,
+    unit: float,
 ) -> torch.Tensor | None:
-    """Return the root of the sum of the terms' squares, element by element; None where the operator is no such sum.
+    """Return the root of the sum of the terms' squares, or a plain loop's `partial_sums` where these are larger, element by element.
 
-    name: the operator's, without namespace. run: what computes the node of values by name.
+    None where the operator is no such sum. name: the operator's, without namespace. run: what computes the node of values by name. unit: u.
     """
     import torch
 
@@ -46,4 +48,5 @@ def root_of_squares(
         return None
     if name == "mean":  # a term is an element over their number
         squares = squares * (squares.numel() / max(1, *(t.numel() for t in read.values())))
-    return squares.sqrt()
+    held = partial_sums(node, name, run, read, wide, unit)
+    return squares.sqrt() if held is None else squares.sqrt().maximum(held)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from septran.backends.text.python_rules import UNMODELLED as UNMODELLED
 from septran.errors import InternalError
 from septran.ir.nodes import Buffer, LeafCall, Program
 from septran.ir.size_asked import SizeAsked
@@ -24,6 +25,18 @@ Capability = Literal["emit", "compile", "emulate", "device"]
 
 THREW = 97
 """Exit status of a judged file's entry that an exception left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileCost:
+    """What a compiler's listing says of a leaf. cycles: of a full tile. throughput: cycles of a round of its hot loop that waits for nothing.
+
+    bound: what bounds that loop, in words; None, "": nobody counted it.
+    """
+
+    cycles: float | None = None
+    throughput: float | None = None
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +60,7 @@ class HostParam:
     """A parameter of somebody's host function.
 
     kind: any (Python says nothing), tensor or number. writes: through a tensor that is not const.
-    dtype: of the tensor's elements or the number, "" when the language does not say. default: it has one.
+    dtype: of the tensor's elements or the number, "" when the language does not say. default: it has one; value: which.
     many: it stands for as many more as are given (`*args`). keyword: it is given by its name only.
     """
 
@@ -58,6 +71,7 @@ class HostParam:
     default: bool = False
     many: bool = False
     keyword: bool = False
+    value: float | int | bool = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +93,8 @@ class Host:
 
     params: of what is called. module: it is a class whose objects are called, made with what the reference's
     `get_init_inputs` gives. maker: it makes the kernel that is called. tier: 0 what is likeliest meant; functions of a
-    higher one are asked only where none of a lower one fits the reference.
+    higher one are asked only where none of a lower one fits the reference. gives: the parameters that what it returns may be, None where
+    it returns nothing or that is not known. result: what a function of typed parameters returns, a tensor or one number.
     """
 
     name: str
@@ -88,19 +103,23 @@ class Host:
     module: bool = False
     maker: Maker | None = None
     tier: int = 0
+    gives: tuple[str, ...] | None = None
+    result: HostParam | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
     """What a host function is called with at one place: tensor `param` of the problem, or `value`. keyword: "" = by place.
 
-    begins: the tensor whose values `param` holds before the call, which works in place; "" = none.
+    many, items: it is a list or a tuple of these. begins: the tensor whose values `param` holds before the call, which works in place; "" = none.
     """
 
     param: str = ""
     value: object = None
     keyword: str = ""
     begins: str = ""
+    many: Literal["", "list", "tuple"] = ""
+    items: tuple[Passed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +128,7 @@ class HostCall:
 
     made_with: what the module's object, or the maker's kernel, is made with. state: (name in the module's
     state_dict, tensor of the problem) of each weight that its object holds. allow_torch: operators that torch may compute.
+    taken: what numbers that nobody gave may be, by name; the first is what they are here.
     """
 
     host: Host
@@ -117,6 +137,19 @@ class HostCall:
     made_with: tuple[Passed, ...] = ()
     state: tuple[tuple[str, str], ...] = ()
     allow_torch: tuple[str, ...] = ()
+    taken: tuple[tuple[tuple[str, int], ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """How a target puts leaves that a writer gave as text in place: those that it can read as operations of its own.
+
+    put: Program with named leaves + leaves by symbol -> the Program. held: a printed kernel + a leaf's symbol -> the
+    text of a leaf that was put in place, "" when there is none.
+    """
+
+    put: Callable[[Program, Mapping[str, Leaf]], Program]
+    held: Callable[[str, str], str]
 
 
 class Unjudged(Exception):
@@ -171,10 +204,14 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """What a DSL's own compiler says of a file. done: what it made of it. refused: why it makes nothing of it; both "": it could not be asked."""
+    """What a DSL's own compiler says of a file. done: what it made of it. refused: why it makes nothing of it; both "": it could not be asked.
+
+    settles: what it made is all that a GPU would be given; nothing of compiling stays unchecked.
+    """
 
     done: str = ""
     refused: str = ""
+    settles: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,15 +220,17 @@ class Foreign:
 
     suffixes: of such files. marks: words of which the text holds one. claims: whether a text with such a word is for it. hosts: text -> the functions that may be the
         entry; SyntaxError where the text is none; `Unjudged`, as `kernel`. host: text, name -> that function, None when there is none. kernel: text, call, parameters, arch -> the Kernel that is judged, and what of the file was left out.
-    objections: text, entry -> why the text is refused unseen (kind, what, line); nothing of it has run then.
+    objections: text, entry -> why the text is refused unseen (kind, what, line), or `UNMODELLED`; nothing of it has run then.
     build: as `Backend.build`, and raises `Unjudged` for what only the compiler finds. loader: template that calls the host function. session: as `Backend.session`.
-    watched: as `Backend.watched`. noted: as `Backend.noted`. sought: as `Backend.sought`. unordered: text -> whether it may add in any order.
+    watched: as `Backend.watched`. aligned: kernel, folder -> a program of the same kind that tells of misaligned accesses. noted: as `Backend.noted`.
+    sought: as `Backend.sought`. unordered: text -> whether it may add in any order.
     mixes: its host function may let torch compute beside the kernels (`HostCall.allow_torch`).
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
     readings: text -> each text that compilers for different devices make of it, or each device that it may tell from others,
         that of the card first; lines stay; raises `Unjudged`. between_calls: text, entry -> names that live from call to call.
+    unlaunched: text without such functions -> line, why the likeliest that launches is none, what to do; None where nothing launches.
     unset: kernel, folder -> builds whose variables that nobody set hold something else; none where none is read.
-    sizes: text -> its comparisons of sizes with numbers.
+    sizes: text -> its comparisons of sizes with numbers. placed: text -> lines that compare nothing which tensors' values decide.
     threads: text -> how many its teams ask for by a number, 0: any. elsewhere: text -> names it asks whose other answers no build here gives.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     beside: file, text, what lies beside it -> the text with what it imports from there; None: it imports nothing of a user's.
@@ -217,10 +256,12 @@ class Foreign:
     threads: Callable[[str], int] | None = None
     elsewhere: Callable[[str], tuple[str, ...]] | None = None
     sizes: Callable[[str], tuple[SizeAsked, ...]] | None = None
+    placed: Callable[[str], frozenset[int]] | None = None
     launches: (
         Callable[[str, str, HostCall, tuple[KernelParam, ...], Path], tuple[Launch, ...]] | None
     ) = None
     watched: Callable[[Kernel, Path], Built] | None = None
+    aligned: Callable[[Kernel, Path], Built] | None = None
     noted: Callable[[Kernel, Path], Built] | None = None
     sought: Callable[[Kernel, Path], Built] | None = None
     unordered: Callable[[str], bool] = lambda text: False
@@ -234,6 +275,7 @@ class Foreign:
         | None
     ) = None
     claims: Callable[[str], bool] = lambda text: True
+    unlaunched: Callable[[str], tuple[int, str, str] | None] = lambda text: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +332,8 @@ class Backend:
     never raises"""
     finish: tuple[tuple[str, Pass], ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
+    lacks: tuple[tuple[str, str], ...] = ()
+    """(float type that `dtypes` lacks, why), for who asks for it"""
     subset: str = ""
     dynamic: bool = False
     """whether its kernels can read sizes when they run (`Program.dims`)"""
@@ -316,8 +360,8 @@ class Backend:
     session: tuple[tuple[str, object], ...] = ()
     """how children that run this backend's kernels differ from the default: memory_bytes, address_space,
     load_timeout_s, call_timeout_s, ro_paths, env, ... (fields of septran.verify.session.Sessions)."""
-    tile_cycles: Callable[[Kernel, Leaf, Path], float | None] | None = field(default=None)
-    """kernel, a leaf of it, folder to work in -> cycles of a full tile by the compiler's listing; None: unknown."""
+    tile_cost: Callable[[Kernel, Leaf, Path], TileCost] | None = field(default=None)
+    """kernel, a leaf of it, folder to work in -> what the compiler's listing says of a full tile."""
     figures: Callable[[Mapping[str, Any], Kernel], Mapping[str, Any]] | None = field(default=None)
     """figures its simulator's child left + kernel -> the verdict's `cycles`; ValueError: impossible."""
     load: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
@@ -344,6 +388,8 @@ class Backend:
     """arch -> whether the machine reads and writes numbers below the normal ones as 0"""
     packages: tuple[str, ...] = ()
     """pip requirements of the environment that only its children use (`septran doctor --install`)."""
+    pythons: tuple[str, ...] = ()
+    """versions of Python ("3.11") for which all of `packages` exist; () = any that SepTran runs on"""
     extras: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(name, pip requirements) that go there only when asked for (`--install TARGET+NAME`): large, or under terms of their own"""
     parts: Callable[[], Mapping[str, Wheel]] = dict
@@ -357,10 +403,18 @@ class Backend:
     foreigns: tuple[Foreign, ...] = ()
     """how files that SepTran did not write are judged; None: they are not."""
 
+    in_place: InPlace | None = field(default=None)
+    """what puts leaves that a writer gave as text in place, where the target's passes can; None: they are functions."""
+
     def finishing(self, leaves: Mapping[str, Leaf]) -> tuple[tuple[str, Pass], ...]:
         """Return the passes that follow `passes` once `leaves` are chosen (by spec key)."""
         named = partial(name_leaves, leaves=leaves, scratch=self.scratch, runtime=self.runtime)
-        return (("name_leaves", named), *self.finish)
+        found: tuple[tuple[str, Pass], ...] = (("name_leaves", named),)
+        if self.in_place is not None:
+            known = {leaf.spec.symbol: leaf for leaf in leaves.values()}
+            put = self.in_place.put
+            found += (("place_leaves", lambda program: put(program, known)),)
+        return (*found, *self.finish)
 
     def finished(
         self,

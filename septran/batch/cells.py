@@ -150,13 +150,15 @@ class _Expansion:
             yield self._source(logic=str(path))
 
     def _task(self, file: Path) -> Iterator[_Source]:
-        """Yield the operator of a file of a folder; one that is refused is a cell that fails."""
+        """Yield the operator of a file of a folder; one that is refused, or where SepTran fails, is a cell that fails."""
         try:
-            yield self._source(task_file=str(file))
-        except ConfigError:
+            source = self._source(task_file=str(file))
+        except Exception:  # its cell says what it was: a bug at one file must not cost the others
             self._refused.append(
                 (file, content_hash([file.read_text(encoding="utf-8", errors="replace")]))
             )
+            return
+        yield source
 
     def _refusal(self, file: Path, sha: str, backend: Backend) -> Cell:
         request: dict[str, Any] = {
@@ -332,6 +334,8 @@ class _Expansion:
             request["fallback"] = self._batch.fallback
         elif writer != "library" and "task_file" in source.given:
             request["opaque"] = "nodes"
+        if "task_file" in source.given and self._batch.torch_compile and self._batch.time:
+            request["torch_compile"] = True
         timed = self._batch.time and {"threads": self._settings.threads}
         return Cell(
             id=f"{source.operator.name}/{target}/{sizes}/{dtype}/{writer}",

@@ -15,6 +15,7 @@ workers: 2
 time: true
 where: auto                    # auto, device or emulated
 order: file                    # file, or spread: every operator on every target before any a second time
+torch_compile: true            # task files are timed against torch.compile, too
 fallback: torch                # torch computes what of a task file cannot be a kernel
 require: []
 """
@@ -36,7 +37,7 @@ Words = tuple[str, ...]
 DimSet = str | Mapping[str, int | str]
 _KEYS = (
     "name ops tasks logics backends archs dims dtypes writers include exclude budget workers "
-    "time where order require fallback"
+    "time where order require fallback torch_compile"
 ).split()
 _CELL = ("op", "backend", "arch", "dims", "dtype", "writer")
 _BUDGET = ("minutes", "cell_minutes", "tokens")
@@ -79,6 +80,7 @@ class BatchFile:
     order: str = "file"
     require: Words = ()
     fallback: str = ""
+    torch_compile: bool = False
     spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict, repr=False)
 
     def span(self, *path: str | int) -> Span | None:
@@ -134,6 +136,7 @@ class _Reader:
             order=self._one_of("order", top, ORDERS),
             require=self._words("require", top, ()),
             fallback=self._fallback(top),
+            torch_compile=self._flag("torch_compile", top, default=False),
             spans=self._doc.spans,
         )
         for number, word in enumerate(found.require):
@@ -268,8 +271,8 @@ class _Reader:
             return ""
         return str(value)
 
-    def _flag(self, key: str, top: Mapping[str, Any]) -> bool:
-        value = top.get(key, True)
+    def _flag(self, key: str, top: Mapping[str, Any], *, default: bool = True) -> bool:
+        value = top.get(key, default)
         if not isinstance(value, bool):
             self._wrong((key,), f"{key} is true or false")
             return True

@@ -20,7 +20,8 @@ class Score:
     files: asked for, refused ones included. correct: accurate kernels; opaque: those of them in which a part of the module is an
     opaque leaf, which a model wrote; by_torch: those of which torch computes a part. speed: geometric mean over the correct and
     timed ones of eager's time over the kernel's, None when none was timed. fast: p -> share of all files that are
-    correct and more than p times as fast as eager.
+    correct and more than p times as fast as eager. compiled, by_compile: how many were timed against torch.compile, too, and the
+    geometric mean of its time over theirs.
     """
 
     backend: str
@@ -31,6 +32,8 @@ class Score:
     timed: int
     speed: float | None
     fast: Mapping[float, float]
+    compiled: int = 0
+    by_compile: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -42,6 +45,8 @@ class Score:
             "timed": self.timed,
             "speed": self.speed,
             "fast": {str(p): share for p, share in self.fast.items()},
+            "timed_torch_compile": self.compiled,
+            "speed_torch_compile": self.by_compile,
         }
 
     def text(self) -> str:
@@ -54,6 +59,10 @@ class Score:
         if self.speed is not None:
             words.append(f"{self.speed:.2f} x eager (geometric mean of {self.timed})")
             words += [f"fast_{p:g} {share:.2f}" for p, share in self.fast.items()]
+        if self.by_compile is not None:
+            words.append(
+                f"{self.by_compile:.2f} x torch.compile (geometric mean of {self.compiled})"
+            )
         return ", ".join(words)
 
 
@@ -77,9 +86,15 @@ def scores(
     )
 
 
-def _speed(data: Mapping[str, Any]) -> float | None:
-    speed = (data.get("speedup") or {}).get("torch_eager")
-    return float(speed) if speed else None
+def _speeds(results: Iterable[Mapping[str, Any]], other: str) -> list[float]:
+    """Return how fast kernels are against what torch does otherwise, of those that were timed so."""
+    found = ((data.get("speedup") or {}).get(other) for data in results)
+    return [float(speed) for speed in found if speed]
+
+
+def _mean(speeds: Sequence[float]) -> float | None:
+    """Return the geometric mean."""
+    return round(math.exp(sum(map(math.log, speeds)) / len(speeds)), 3) if speeds else None
 
 
 def _opaque(data: Mapping[str, Any]) -> bool:
@@ -87,8 +102,8 @@ def _opaque(data: Mapping[str, Any]) -> bool:
 
 
 def _score(backend: str, ids: Sequence[str], correct: Mapping[str, Mapping[str, Any]]) -> Score:
-    speeds = [s for s in map(_speed, correct.values()) if s is not None]
-    mean = math.exp(sum(map(math.log, speeds)) / len(speeds)) if speeds else None
+    speeds = _speeds(correct.values(), "torch_eager")
+    compiled = _speeds(correct.values(), "torch_compile")
     return Score(
         backend=backend,
         files=len(ids),
@@ -96,6 +111,8 @@ def _score(backend: str, ids: Sequence[str], correct: Mapping[str, Mapping[str, 
         opaque=sum(map(_opaque, correct.values())),
         by_torch=sum(bool(data.get("host_leaves")) for data in correct.values()),
         timed=len(speeds),
-        speed=None if mean is None else round(mean, 3),
+        speed=_mean(speeds),
         fast={p: sum(s > p for s in speeds) / len(ids) for p in THRESHOLDS},
+        compiled=len(compiled),
+        by_compile=_mean(compiled),
     )

@@ -84,10 +84,13 @@ def run_cell(
     for name in ("require", "dynamic"):
         words[name] = tuple(words.get(name) or ())
     words.setdefault("op", None)
+    compiled = bool(words.pop("torch_compile", False)) and timed
     request = GenRequest(**words)
     head = Result.of_cell(cell)
     try:
         result = _run(request, into, timed, texts)
+        if compiled:
+            result = _beside_compile(request, result)
         found = replace(result, exit_code=result.code, cell=cell["id"], key=cell["key"])
     except Exception as e:  # a bug here must not cost the other cells
         problem = as_problem(e)
@@ -115,6 +118,19 @@ def _run(request: GenRequest, into: Path, timed: bool, texts: Path | None) -> Re
     if text is not None and texts is not None:
         keep(text, result, texts)
     return result
+
+
+def _beside_compile(request: GenRequest, result: Result) -> Result:
+    """Return the result of a timed kernel with its speed against torch.compile."""
+    from septran.run.bench import against_compile
+
+    data = result.to_json()
+    speed = dict(data.get("speedup") or {})
+    if not (data.get("timing") or {}).get("kernel_s"):
+        return result
+    return replace(
+        result, speedup={**speed, "torch_compile": against_compile(request, data, load())}
+    )
 
 
 def _first(e: SeptranError) -> str:

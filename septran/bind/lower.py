@@ -18,6 +18,7 @@ from septran.bind.shapes import check_shapes
 from septran.bind.stream import stream_leaf
 from septran.errors import MappingError, TaskLangError, closest
 from septran.ir import nodes as ir
+from septran.ir.access import regions
 from septran.ir.expr import Const, Expr, bounds, free
 from septran.machine import Machine
 from septran.mapping.schema import Binding, Instance, Tune
@@ -28,7 +29,7 @@ from septran.tasklang.values import Laid, Piece, Shift, SymInt, SymTensor, Tunab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafSite:
-    """One place where a leaf is launched; what policies look at."""
+    """One place where a leaf is launched; what policies look at. prims: as the file has them, not in steps."""
 
     instance: str
     task: str
@@ -58,6 +59,8 @@ class Lowering:
     """inclusive range of every loop variable made so far"""
     symbolic: frozenset[str] = frozenset()
     """dims that stay open"""
+    replaced: set[str] = field(default_factory=set)
+    """tensors between the steps of a reduction that a streamed one has in the size of its blocks"""
     skipping: bool = False
     """whether the walk is in a loop that leaves blocks out"""
 
@@ -158,7 +161,9 @@ class Lowering:
                 raise TaskLangError(
                     [d if d.span else replace(d, span=node.span) for d in e.diagnostics]
                 ) from e.__cause__
-        return tuple(out)
+        return tuple(
+            s for s in out if not isinstance(s, ir.Alloc) or s.buffer.name not in self.replaced
+        )
 
     def node(self, node: Node, inst: Instance, scope: Scope, level: int) -> tuple[ir.Stmt, ...]:
         """Return the statements of one node of a task body."""
@@ -326,9 +331,10 @@ class Lowering:
         }
         bounds = {p: v for p, v in values.items() if isinstance(v, Bound)}
         traced = self.traces.get(node.task, {p: b.region.rank for p, b in bounds.items()})
-        prims = tuple(n.prim for n in traced.body if isinstance(n, PrimCall))
+        calls = tuple(n for n in traced.body if isinstance(n, PrimCall))
+        prims = tuple(n.prim for n in calls)
         granted = leaf_privileges(prims)
-        check_shapes(node, bounds, prims)
+        check_shapes(node, bounds, (n.of or n.prim for n in calls))
         binding = inst.leaf_task_bindings.get(node.task.name, Binding())
         if isinstance(binding.kernel, Tune):
             raise MappingError.of(
@@ -362,7 +368,7 @@ class Lowering:
                 local_args=frozenset(
                     p for p, b in bounds.items() if b.root in self.locals_seen.get(inst.name, set())
                 ),
-                prims=prims,
+                prims=tuple(dict.fromkeys(n.of or n.prim for n in calls)),
                 privileges=granted,
                 skips=self.skipping,
             )
@@ -381,7 +387,8 @@ class Lowering:
             span=node.span,
         )
         depth = inst.options.get("pipeline")
-        return stream_leaf(
+        reduction = one_reduction(calls)
+        found = stream_leaf(
             call,
             inst,
             fresh=self.fresh,
@@ -390,7 +397,20 @@ class Lowering:
             warpspecialize=bool(inst.options.get("warpspecialize")),
             register=self.ranges,
             accumulator="REGISTER" if "REGISTER" in self.machine.memories else "GLOBAL",
+            whole=reduction,
         )
+        kept = {r.buffer.name for r, _ in regions(*found)}
+        between = {p.out for p in prims[:-1]} if reduction is not None else set[str]()
+        self.replaced |= {a.region.buffer.name for a in args if a.param in between} - kept
+        return found
+
+
+def one_reduction(calls: tuple[PrimCall, ...]) -> ir.Prim | None:
+    """Return the primitive that a leaf is, alone or in steps; None for a leaf of several."""
+    if len(calls) == 1:
+        return calls[0].prim
+    first = calls[0].of
+    return first if first and all(c.of is first for c in calls) else None
 
 
 def whole(buffer: ir.Buffer, like: ir.Region) -> ir.Region:

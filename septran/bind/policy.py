@@ -148,14 +148,19 @@ def _panels(sites: list[LeafSite]) -> bool:
 
 
 def _role_extents(site: LeafSite, trial: Lowering) -> dict[str, int]:
-    """Return role -> full extent of the dimension (before tiling), the largest of each role."""
+    """Return role -> full extent of the dimension (before tiling), the largest of each role; axes that are reduced at once count together."""
     found: dict[str, int] = {}
     for prim in sorted(site.prims, key=lambda p: PRIORITY.get(p.name, 1)):
+        together = 1
         for param, axis, role in dim_roles(prim, site):
             bound = site.args[param]
             whole = [trial.probe.extents.get(t, 1) for t in bound.taints[axis]]
+            extent = max([bound.region.tile[axis], *whole])
+            if role == "reduced" and param == prim.ins[0]:
+                together *= extent
+                extent = together
             for name in (role, FALLBACK.get(role, role)):
-                found[name] = max([found.get(name, 1), bound.region.tile[axis], *whole])
+                found[name] = max(found.get(name, 1), extent)
     return found
 
 

@@ -36,7 +36,7 @@ def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
         for name in (prim.ins[0], prim.out):
             last = rank(name) - 1
             for d in range(rank(name)):
-                if d == prim.axis(rank(name)):
+                if d in prim.axes(rank(name)):
                     yield name, d, "reduced"
                 else:
                     yield name, d, "kept_inner" if d == last else "kept"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from septran.bind.layout import Bound
 from septran.errors import TaskLangError
@@ -11,8 +11,8 @@ from septran.tasklang.extern import metas
 from septran.tasklang.tree import Launch, arg_text
 
 
-def check_shapes(launch: Launch, args: Mapping[str, Bound], prims: tuple[Prim, ...]) -> None:
-    """Raise TaskLangError E112 when an index letter has two sizes, or a broadcast does not fit."""
+def check_shapes(launch: Launch, args: Mapping[str, Bound], prims: Iterable[Prim]) -> None:
+    """Raise TaskLangError E112 when an index letter has two sizes, or a broadcast does not fit. prims: as the file has them."""
     texts = {p: arg_text(a) for p, a in zip(launch.task.params, launch.args, strict=True)}
     for prim in prims:
         problem = _problem(prim, {p: b.region.tile for p, b in args.items()}, texts)
@@ -42,9 +42,8 @@ def _problem(
             return _equal(prim.out, y, prim.ins[0], tuple(x[p] for p in perm), texts)
         case "reduce" | "reduce_acc":
             x = tiles[prim.ins[0]]
-            axis = prim.attr("axis")
-            if not isinstance(axis, int) or not -len(x) <= axis < len(x):
-                return f"needs axis= in {-len(x)}..{len(x) - 1}, got {axis!r}"
+            if not isinstance(prim.attr("axis"), tuple) and (wrong := _no_axis(prim, len(x))):
+                return wrong
             return _reduced(prim, y, x, texts)
         case "scan":
             return _axis(prim, len(y)) or _equal(
@@ -70,8 +69,10 @@ def _problem(
 def _reduced(
     prim: Prim, y: tuple[int, ...], x: tuple[int, ...], texts: Mapping[str, str]
 ) -> str | None:
-    kept = tuple(1 if d == prim.axis(len(x)) else n for d, n in enumerate(x))
-    return _equal(prim.out, y, prim.ins[0], kept, texts, "keeps the reduced axis as 1: ")
+    axes = prim.axes(len(x))
+    kept = tuple(1 if d in axes else n for d, n in enumerate(x))
+    what = "axis" if len(axes) == 1 else "axes"
+    return _equal(prim.out, y, prim.ins[0], kept, texts, f"keeps the reduced {what} as 1: ")
 
 
 _OPS = {
@@ -83,12 +84,19 @@ _OPS = {
 
 def _axis(prim: Prim, rank: int) -> str | None:
     """Return what is wrong with op= or axis=."""
-    axis, op = prim.attr("axis"), prim.attr("op")
-    if not isinstance(axis, int) or not -rank <= axis < rank:
-        return f"needs axis= in {-rank}..{rank - 1}, got {axis!r}"
+    op = prim.attr("op")
+    if wrong := _no_axis(prim, rank):
+        return wrong
     if prim.name in _OPS and op not in _OPS[prim.name]:
         return f"needs op= one of {', '.join(_OPS[prim.name])}, got {op!r}"
     return None
+
+
+def _no_axis(prim: Prim, rank: int) -> str | None:
+    axis = prim.attr("axis")
+    if isinstance(axis, int) and -rank <= axis < rank:
+        return None
+    return f"needs axis= in {-rank}..{rank - 1}, got {axis!r}"
 
 
 def _moved(

@@ -27,10 +27,12 @@ def stream_leaf(
     warpspecialize: bool,
     register: dict[str, tuple[int, int]],
     accumulator: str,
+    whole: Prim | None,
 ) -> tuple[Stmt, ...]:
     """Return `call`, or its streamed form when a panel has to change memory.
 
     accumulator: memory of the accumulator when the mapping leaves a half-precision result in place.
+    whole: the one primitive that the call's are, or are steps of.
 
     Raises:
         MappingError: M031 the leaf cannot be streamed, M032 operands blocked differently.
@@ -44,9 +46,9 @@ def stream_leaf(
     flat = replace(call, args=tuple(replace(a, region=_flat(a.region)) for a in call.args))
     if not panels:
         return (flat,)
-    prim = call.prims[0]
+    prim = call.prims[-1]
     row = PRIMITIVES[prim.name]
-    if len(call.prims) != 1 or row.stream is None or not _reduced_only(prim, panels):
+    if whole is None or row.stream is None or not _reduced_only(whole, panels):
         arg, d = panels[0]
         raise MappingError.of(
             "M031",
@@ -57,6 +59,8 @@ def stream_leaf(
             help="loop over the blocks in the logic with task.sequential_range, or keep the operand "
             "where it is",
         )
+    later = [p for p in panels if p[0] is panels[0][0] and p is not panels[0]]
+    panels = [p for p in panels if p not in later]
     blocks = {arg.param: arg.region.grid[d] for arg, d in panels}
     if len(set(blocks.values())) != 1:
         told = ", ".join(f"{p} {b}" for p, b in blocks.items())
@@ -99,17 +103,58 @@ def stream_leaf(
     inner = replace(
         call,
         args=(replace(target, privilege="rw"), *rest),
-        prims=(replace(prim, name=step_prim),),
+        prims=(*call.prims[:-1], replace(prim, name=step_prim)),
     )
+    body: tuple[Stmt, ...]
+    if later:  # the same operand, cut along its next axis
+        body = stream_leaf(
+            inner,
+            inst,
+            fresh=fresh,
+            staged=staged,
+            pipeline=pipeline,
+            warpspecialize=warpspecialize,
+            register=register,
+            accumulator=accumulator,
+            whole=whole,
+        )
+    else:
+        body, parts = _of_a_block(inner, whole, staged)
+        before += parts
+    innermost = not later
     loop = For(
         var=var,
         extent=cdiv(total, step),
-        body=(inner,),
-        pipeline=pipeline,
-        warpspecialize=warpspecialize and pipeline > 1,
+        body=body,
+        pipeline=pipeline if innermost else 0,
+        warpspecialize=warpspecialize and pipeline > 1 and innermost,
         span=call.span,
     )
     return (*before, loop, *after)
+
+
+def _of_a_block(
+    call: LeafCall, whole: Prim, staged: Callable[[Region, str, str], Region]
+) -> tuple[tuple[Stmt, ...], list[Stmt]]:
+    """Return a call on a block with what lies between its steps as large as that block, and where that is made."""
+    made: list[Stmt] = []
+    args = []
+    between = {p.out for p in call.prims[:-1]}
+    block = call.arg(whole.ins[0]).region
+    for arg in call.args:
+        if arg.param in between:
+            tile = tuple(
+                1 if t == 1 else b for t, b in zip(arg.region.tile, block.tile, strict=True)
+            )
+            extent = tuple(
+                Const(1) if t == 1 else e for t, e in zip(tile, block.extent, strict=True)
+            )
+            like = replace(_flat(arg.region), tile=tile, extent=extent)
+            region = staged(like, like.buffer.mem, like.buffer.dtype)
+            made.append(Alloc(buffer=region.buffer, span=call.span))
+            arg = replace(arg, region=region)
+        args.append(arg)
+    return (replace(call, args=tuple(args)),), made
 
 
 def _initial(call: LeafCall, prim: Prim, target: LeafArg) -> LeafCall:
@@ -136,7 +181,7 @@ def _reduced_only(prim: Prim, panels: list[tuple[LeafArg, int]]) -> bool:
                 wanted.add(rank - 1 if prim.attr("trans_b") else rank - 2)
             if d not in wanted:
                 return False
-        elif d != prim.axis(rank) or arg.param != prim.ins[0]:
+        elif d not in prim.axes(rank) or arg.param != prim.ins[0]:
             return False
     return True
 
@@ -146,6 +191,8 @@ def _flat(region: Region) -> Region:
 
 
 def _cut(region: Region, d: int, at: object, extent: object, step: int) -> Region:
+    """Return a block along dim `d`; other dims keep the blocks that they are cut into later."""
+
     def put(items: tuple[object, ...], value: object) -> tuple[object, ...]:
         return (*items[:d], value, *items[d + 1 :])
 
@@ -155,7 +202,7 @@ def _cut(region: Region, d: int, at: object, extent: object, step: int) -> Regio
         offset=put(region.offset, offset),  # type: ignore[arg-type]
         extent=put(region.extent, extent),  # type: ignore[arg-type]
         tile=put(region.tile, step),  # type: ignore[arg-type]
-        grid=(0,) * region.rank,
+        grid=put(region.grid, 0),  # type: ignore[arg-type]
     )
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from septran.call.operators import pointwise
+from septran.call.operators import OUT, pointwise
 from septran.errors import ArgumentError, closest
 from septran.tasklang.operator import Operator, evaluate_dim
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class Bound:
     """A call that fits. tensors: what was given, by parameter.
 
-    outputs: parameters the kernel writes and the caller did not give. shape: of everything, for a pointwise
+    outputs: parameters the kernel writes and the caller did not give. given: those that the caller gave and it does not read, as they were given: they are returned.
+    in_order: they were given by their place alone. shape: of everything, for a pointwise
     operator that is called with another rank than its own; None = as the operator says. numpy: whether results are wanted as arrays.
     """
 
@@ -35,6 +36,8 @@ class Bound:
     scalars: Mapping[str, float]
     dims: Mapping[str, int]
     dtype: str
+    given: Mapping[str, Any] = field(default_factory=dict)
+    in_order: bool = False
     shape: tuple[int, ...] | None = None
     numpy: bool = False
 
@@ -48,7 +51,8 @@ def bind(
     """Return what a call of `operator` means.
 
     read: the tensor parameters that the kernel reads, in order. values: those in order, or all tensors in
-    order with the outputs given. named: the same by parameter name, and scalars; an output that is None is not given.
+    order with the outputs given. named: the same by parameter name, and scalars; an output that is None is not given. `out` is the
+    one output, or a tuple of all, as torch has it.
     Inputs of a pointwise operator are broadcast against each other, as views.
 
     Raises:
@@ -63,6 +67,7 @@ def bind(
     missing = [n for n in read if n not in tensors]
     if missing:
         raise wrong(operator, f"{missing[0]} is not given", read)
+    written = [n for n in operator.outputs if n in tensors and n not in read]
     shape = _broadcast(operator, tensors, read) if pointwise(operator) else None
     shapes = {n: tuple(t.shape) if shape is None else (t.numel(),) for n, t in tensors.items()}
     dims = _dims(operator, shapes, read)
@@ -78,8 +83,10 @@ def bind(
         scalars=scalars,
         dims=dims,
         dtype=_dtype(operator, tensors, read),
+        given={n: given[n] for n in written},
+        in_order=len(values) > len(read),
         shape=shape,
-        numpy=len(arrays) == len(given),
+        numpy=bool(given) and len(arrays) == len(given),
     )
 
 
@@ -93,7 +100,7 @@ def by_name(
         raise wrong(operator, f"{len(values)} values are given", read)
     found = dict(zip(names, values, strict=False))
     known = dict.fromkeys((*every, *operator.scalars))
-    for name, value in named.items():
+    for name, value in _outputs_by_name(operator, read, named, known).items():
         if name not in known:
             raise wrong(
                 operator, f"it has no parameter {name!r}{closest(name, tuple(known))}", read
@@ -102,6 +109,30 @@ def by_name(
             raise wrong(operator, f"{name} is given twice", read)
         found[name] = value
     return {n: v for n, v in found.items() if v is not None or n not in operator.outputs}
+
+
+def _outputs_by_name(
+    operator: Operator, read: Sequence[str], named: Mapping[str, Any], known: Mapping[str, None]
+) -> Mapping[str, Any]:
+    """Return the named values with `out` under the outputs' own names, unless a parameter is called so."""
+    if OUT not in named or OUT in known:
+        return named
+    names = [n for n in operator.outputs if n not in read]
+    value = named[OUT]
+    values = tuple(value) if isinstance(value, tuple | list) else (value,)
+    if not names or (len(values) != len(names) and value is not None):
+        wanted = f"a tuple of {len(names)}: {', '.join(names)}" if len(names) > 1 else "one tensor"
+        said = (
+            f"{OUT} is {wanted}"
+            if names
+            else f"it writes {', '.join(operator.outputs)} in place and has no {OUT}"
+        )
+        raise wrong(operator, said, read)
+    rest = {n: v for n, v in named.items() if n != OUT}
+    for name in names:
+        if name in rest:
+            raise wrong(operator, f"{name} is given twice, as {OUT}, too", read)
+    return {**rest, **dict(zip(names, values, strict=False))}
 
 
 def _scalar(operator: Operator, name: str, value: Any) -> float:
@@ -206,12 +237,23 @@ def _dtype(operator: Operator, tensors: Mapping[str, torch.Tensor], read: Sequen
     return found or operator.dtypes[0]
 
 
+def one_or_all(results: Sequence[Any]) -> Any:
+    """Return the results as a call returns them: the only one, or a tuple; None of a kernel that only writes what it reads."""
+    return (results[0] if len(results) == 1 else tuple(results)) if results else None
+
+
+def overwritten(operator: Operator, name: str, read: Sequence[str]) -> ArgumentError:
+    """Return the error C140 of an output that was given by its place alone, in another tensor's memory: nobody said that it may be written."""
+    said = f"in order ({', '.join(operator.types())}) {name} is written, and it lies in the memory of another one"
+    return wrong(operator, f"{said}; if that is meant, say {name}=... or {OUT}=...", read)
+
+
 def wrong(operator: Operator, what: str, read: Sequence[str] = ()) -> ArgumentError:
     """Return the error C140 of a call of `operator`."""
     types = operator.types()
     names = read or [n for n in types if n not in operator.outputs]
     call = ", ".join(f"{n}[{' '.join(types[n].dims)}]" for n in names)
-    given = f"; {', '.join(operator.outputs)} may be given by name"
+    given = f"; {', '.join(operator.outputs)} may be given by name or as {OUT}="
     scalars = "".join(f", {n}={v!r} by default" for n, v in operator.scalars.items())
     return ArgumentError.of(
         "C140", f"{operator.name}: {what}", help=f"call it as kernel({call}){given}{scalars}"

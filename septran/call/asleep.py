@@ -70,7 +70,16 @@ def asked_key(asked: Mapping[str, Any]) -> str | None:
             return None
     except (OSError, ValueError):
         return None
-    words = ("logic_file", "mapping_file", "target", "op", "arch", "entry", "verify")
+    words = (
+        "logic_file",
+        "mapping_file",
+        "target",
+        "op",
+        "arch",
+        "entry",
+        "verify",
+        "deterministic",
+    )
     given = [asked[n] for n in words]
     return sha256(repr([given, texts, here.digest]).encode()).hexdigest()
 

@@ -25,7 +25,7 @@ SCHEMA = "septran.call/1"
 _MOST_BYTES = 64 << 20
 _MOST_FOLDERS = 256
 """Kept of what was asked; a new version of SepTran or of a compiler leaves the others behind."""
-Param = tuple[int, int, tuple[int, ...], bool]
+Param = tuple[int, int, tuple[int, ...], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def _parsed(data: Any) -> CallEntry:
     made = CallEntry(**data)
     return replace(
         made,
-        params=tuple((int(c), int(b), tuple(s), bool(o)) for c, b, s, o in data["params"]),
+        params=tuple((int(c), int(b), tuple(s), int(o)) for c, b, s, o in data["params"]),
         shape=None if data["shape"] is None else tuple(data["shape"]),
         extension=(str(path), str(digest)),
         tools=tuple((str(p), tuple(s)) for p, s in data["tools"]),

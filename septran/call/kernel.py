@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Backend
 from septran.bind import ArgType
-from septran.call.arguments import Bound, bind, by_name, wrong
+from septran.call.arguments import Bound, bind, by_name, one_or_all, wrong
 from septran.call.callable import check_callable
 from septran.call.dispatch import has_tangent, is_transformed, seen_by_torch
 from septran.call.kept import passed_before, remember_passed, verdict_key
 from septran.call.library import register
 from septran.call.mapped import mapped
-from septran.call.memory import repeats, shares_memory
 from septran.call.open_dims import OpenDims
-from septran.call.operators import call_signature, read_parameters
+from septran.call.operators import OUT, call_signature, read_parameters
 from septran.call.plain import PlainCall
 from septran.call.recorded import Recorder
+from septran.call.sharing import apart
 from septran.call.waiting import said_after
 from septran.errors import ArgumentError, InputError, NotCorrect
 from septran.machine import load_machine
@@ -49,8 +49,8 @@ class CompiledKernel:
     """A logic and a mapping, specialised to shapes and dtypes at the first call with them.
 
     `kernel(a, b)` takes the parameters that the kernel reads, in the entry task's order or by name,
-    allocates the others and returns them (one tensor, or a tuple). With all parameters given, or with
-    outputs given by name, these are written in place; a call that leaves nothing to allocate returns None.
+    allocates the others and returns them (one tensor, or a tuple). Outputs given by name, as `out=`, or with all parameters
+    in the entry task's order are written in place, and returned too; what it both reads and writes is an input, and not returned.
 
     With an operator (a shipped one, or the file's own) its shapes, types and scalars are used: sizes are
     read off the inputs, pointwise operators take any shape, scalars have defaults, numpy arrays are
@@ -99,7 +99,8 @@ class CompiledKernel:
         self._told: set[str] = set()
         self._backward = backward
         self._read: tuple[str, ...] = ()
-        self._outputs = self.operator.outputs if self.operator is not None else ()
+        self._outputs: tuple[str, ...] = ()  # that a call need not be given: none that is also read
+        self._spelled: tuple[tuple[str, ...], ...] = ()
         self._registered: Callable[..., Any] | None = None
         self.verdicts: dict[str, Verdict] = {}
         self._compiling: Callable[[], bool] = bool
@@ -111,6 +112,8 @@ class CompiledKernel:
             # all else that compiles has a dispatch mode or tensors of its own, which launch.cpp leaves alone
             self._traced = is_dynamo_compiling
             self._read = read_parameters(self.operator)
+            self._outputs = tuple(n for n in self.operator.outputs if n not in self._read)
+            self._spelled = (self._outputs, (OUT,)) if len(self._outputs) == 1 else (self._outputs,)
             self.__name__ = self.operator.name
             self.__signature__ = call_signature(self.operator, self._read)
             if not set(self.operator.outputs) & set(self._read):
@@ -153,11 +156,11 @@ class CompiledKernel:
                     found = quick(*values)
                     if found is not NotImplemented:
                         return found
-            elif tuple(named) == self._outputs:
+            elif tuple(named) in self._spelled:
+                given = tuple(named.values())
                 for quick in self._into:
-                    found = quick(*values, *named.values())
-                    if found is not NotImplemented:
-                        return found
+                    if quick(*values, *given) is not NotImplemented:
+                        return one_or_all(given)
         if self.operator is None:
             if named:
                 raise ArgumentError.of(
@@ -169,7 +172,7 @@ class CompiledKernel:
         import torch
 
         if self._compiling() and self._registered is not None:
-            return self._dispatched(by_name(self.operator, self._read, values, named))
+            return self._dispatched(by_name(self.operator, self._read, values, named), {})
         bound = bind(self.operator, self._read, values, named)
         given = tuple(bound.tensors.values())
         if any(map(has_tangent, given)):
@@ -181,9 +184,9 @@ class CompiledKernel:
                 raise self._no_derivative("an input requires a gradient, an output is given")
             if any(map(is_transformed, given)):  # torch knows no backward of an operator there
                 raise self._no_derivative("torch.func differentiates an input")
-            return self._dispatched({**bound.tensors, **bound.scalars})
+            return self._dispatched({**bound.tensors, **bound.scalars}, bound.given)
         if self._registered is not None and seen_by_torch(given):
-            return self._dispatched({**bound.tensors, **bound.scalars})
+            return self._dispatched({**bound.tensors, **bound.scalars}, bound.given)
         return self._run(bound)
 
     def _no_derivative(self, why: str) -> InputError:
@@ -193,8 +196,8 @@ class CompiledKernel:
             help="septran.compile(..., backward=fn), or call it under torch.no_grad()",
         )
 
-    def _dispatched(self, given: Mapping[str, Any]) -> Any:
-        """Call the kernel through torch's dispatcher; outputs that are given are copied into."""
+    def _dispatched(self, given: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+        """Call the kernel through torch's dispatcher; outputs that are given are copied into. arrays: those, as the caller has them."""
         assert self.operator is not None and self._registered is not None
         missing = [n for n in self._read if n not in given]
         if missing:
@@ -206,11 +209,8 @@ class CompiledKernel:
         for name, value in zip(outputs, found if len(outputs) > 1 else (found,), strict=True):
             if name in given:
                 given[name].copy_(value)
-            else:
-                made.append(value)
-        if not made:
-            return None
-        return made[0] if len(made) == 1 else tuple(made)
+            made.append(arrays.get(name, given[name]) if name in given else value)
+        return one_or_all(made)
 
     def _fresh(self, *values: Any) -> Any:
         """Run on tensors in order and scalars behind them (None or none: the default), as torch's operator; results are new."""
@@ -231,16 +231,15 @@ class CompiledKernel:
                 said = f"{name} is on {tensor.device}, {self.backend.name} runs on the CPU"
                 raise wrong(self.operator, said, self._read)
         held = {n: self._whole(n, t.detach()) for n, t in bound.tensors.items()}
-        aside = self._aside(bound, held)
-        held |= {n: torch.empty_like(held[n]) for n in aside}
+        held, aside = apart(self.operator, self._read, bound, held)
         if bound.shape is not None:
             held = {n: t.view(-1) for n, t in held.items()}
-        like = next(iter(held.values()))
+        device = next((t.device for t in held.values()), "cuda" if self.backend.device else "cpu")
         for name in bound.outputs:
             kind = self.operator.types()[name].dtype
             dtype = getattr(torch, bound.dtype if kind == "T" else kind)
             shape = [evaluate_dim(d, bound.dims) for d in self.operator.types()[name].dims]
-            held[name] = torch.empty(shape, dtype=dtype, device=like.device)
+            held[name] = torch.empty(shape, dtype=dtype, device=device)
         if any(n == 0 for n in bound.dims.values()):
             self._empty(bound, held)
         else:
@@ -251,27 +250,11 @@ class CompiledKernel:
             given = bound.tensors.get(name)
             if given is not None and (name in aside or given.is_neg() or not given.is_contiguous()):
                 given.detach().copy_(held[name].view(given.shape))
-        made = [held[n] for n in bound.outputs]
-        if bound.shape is not None:
-            made = [t.reshape(bound.shape) for t in made]
-        results = [t.numpy() for t in made] if bound.numpy else made
-        if not results:
-            return None
-        return results[0] if len(results) == 1 else tuple(results)
-
-    def _aside(self, bound: Bound, held: Mapping[str, torch.Tensor]) -> list[str]:
-        """Return the given outputs that lie where another tensor of the call lies: they are computed elsewhere first."""
-        assert self.operator is not None
-        written = [n for n in self.operator.outputs if n in bound.tensors]
-        for name in written:
-            if repeats(bound.tensors[name]):
-                raise wrong(self.operator, f"{name} has elements that share memory", self._read)
-        return [
-            name
-            for name in written
-            if name not in self._read
-            and shares_memory(held[name], (t for n, t in held.items() if n != name))
-        ]
+        results = dict(bound.given)
+        for name in bound.outputs:
+            made = held[name] if bound.shape is None else held[name].reshape(bound.shape)
+            results[name] = made.numpy() if bound.numpy else made
+        return one_or_all([results[n] for n in self.operator.outputs if n in results])
 
     def _whole(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """Return `tensor` in row-major order; the first copy is said."""
@@ -328,8 +311,7 @@ class CompiledKernel:
 
         Only plain calls do: inputs in order, every output made or every one given, scalars at their defaults.
         """
-        assert self.operator is not None
-        outputs = self.operator.outputs
+        outputs = self._outputs
         key = (bound.shape, tuple(bound.dims.items()), bound.dtype)
         plain = (
             bound.outputs in (outputs, ())
@@ -348,7 +330,8 @@ class CompiledKernel:
         with self._lock:
             self._known.add(key)
             self._quick = (launch.fresh, *self._quick)[:_QUICK]
-            self._into = (into, *self._into)[:_QUICK]
+            if outputs:
+                self._into = (into, *self._into)[:_QUICK]
         if self._recorder is not None:
             self._recorder.keep(run, [bound.tensors[n] for n in self._read], bound.shape)
 

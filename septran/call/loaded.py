@@ -14,6 +14,7 @@ from septran import backends
 from septran.aten.graph import parse_graph
 from septran.aten.index_uses import IndexUse, check_positions, index_uses, open_index_uses
 from septran.aten.once import PREFIX
+from septran.call.dispatch import derivative_check, no_backward
 from septran.call.kept import place_key
 from septran.call.mapped import mapped
 from septran.call.once import Once
@@ -22,6 +23,7 @@ from septran.call.quick_call import Meaning, QuickCall, quick_call
 from septran.call.saved import Opened, Result, Saved, SavedKernel, read_saved
 from septran.call.structure import structured
 from septran.call.weights import named_weights
+from septran.call.written import INPUT, STATE, Writes, check_writable
 from septran.errors import ArgumentError, InputError
 from septran.kernel import Kernel, KernelParam
 from septran.tasklang.operator import evaluate_dim
@@ -78,12 +80,17 @@ class LoadedModule:
         self.backend = backends.get(saved.backend)
         self._module = module
         self._weights = saved.weights or {}
+        self._inside = False
+        self._derivative = derivative_check()
         if module is None and saved.weights is None:
             raise ArgumentError.of(
                 "C140",
                 f"{folder} was saved without weights",
                 help="septran.load(path, module): the module's own are used",
             )
+        if module is not None:
+            known = named_weights(module)
+            self._inside = any(n not in known for k in saved.kernels for n in k.reads)
         self._check_weights(saved.kernels)
         here = saved.signer == own_key() and saved.place == place_key(self.backend)
         self.judged_again = not here
@@ -109,16 +116,16 @@ class LoadedModule:
         if self._module is None:
             return dict(self._weights)
         # what the module made itself was saved, and is none of its weights
-        held = named_weights(self._module)
+        held = named_weights(self._module, all=self._inside)
         return dict(self._weights) | held
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the module returns; raises ArgumentError C140 for shapes that were not saved, IndexProblem C145 for positions outside, DivisionProblem C147 for zeros that divide."""
+        """Return what the module returns; raises ArgumentError C140 for shapes that were not saved, IndexProblem C145 for positions outside, DivisionProblem C147 for zeros that divide, InputError C142 where a derivative is wanted."""
         import torch
         from torch.compiler import is_dynamo_compiling
         from torch.utils import _pytree as pytree
 
-        if self._quick and not kwargs and not is_dynamo_compiling():
+        if self._quick and not kwargs and not is_dynamo_compiling() and not self._derivative(args):
             for quick in self._quick:
                 made = quick(args)
                 if made is not NotImplemented:
@@ -137,7 +144,11 @@ class LoadedModule:
         users = dict(
             zip(one.order, (t for t in leaves if isinstance(t, torch.Tensor)), strict=True)
         )
+        if why := self._derivative(users.values()):
+            raise no_backward(self.name, why)
         check_positions(found.uses, users, self.name)
+        if written := [r.target for r in one.results if r.kind == INPUT]:
+            check_writable(written, users, self.name)
         params, run, shape_of = self._at(found, users)
         with torch.no_grad():
             held = found.held(self.weights)
@@ -155,7 +166,7 @@ class LoadedModule:
                 values[param.name] = whole.reshape(param.shape).contiguous()
             run(*(values[p.name] for p in params))
             made = [values[p.name] for p in params if p.name not in one.parameters]
-            results = self._returned(one, made, held, shape_of)
+            results = self._returned(one, made, Writes(held, users), shape_of)
         if not kwargs:
             self._keep_quick(found, args)
         return results
@@ -227,7 +238,7 @@ class LoadedModule:
         self,
         one: SavedKernel,
         made: list[torch.Tensor],
-        held: Mapping[str, torch.Tensor],
+        writes: Writes,
         shape_of: Callable[[Result], Any],
     ) -> Any:
         flat: list[Any] = []
@@ -238,8 +249,9 @@ class LoadedModule:
             value = made.pop(0).reshape(shape_of(result))
             if result.kind == "user_output":
                 flat.append(value)
-            elif result.kind == "buffer_mutation":
-                held[result.target].copy_(value)
+            elif result.kind in (STATE, INPUT):
+                writes.add(result.kind, result.target, value)
+        writes.done(views=False)
         return structured(one.structure, flat)
 
     def _check_weights(self, kernels: tuple[SavedKernel, ...]) -> None:

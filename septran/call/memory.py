@@ -15,6 +15,25 @@ def shares_memory(tensor: torch.Tensor, others: Iterable[torch.Tensor]) -> bool:
     return any(a < end and first < b for a, b in map(_span, others))
 
 
+def meets(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether an element of `one` has a byte of an element of `other`; two columns of one matrix have none."""
+    import torch
+
+    if one.device != other.device or not shares_memory(one, (other,)):
+        return False
+    starts = [_span(t)[0] for t in (one, other)]
+    first, end = min(starts), max(_span(t)[1] for t in (one, other))
+    taken = torch.zeros(end - first, dtype=torch.bool)
+
+    def part(tensor: torch.Tensor, start: int) -> torch.Tensor:
+        size = tensor.element_size()
+        steps = (*(s * size for s in tensor.stride()), 1)
+        return taken.as_strided((*tensor.shape, size), steps, start - first)
+
+    part(one, starts[0]).fill_(True)
+    return bool(part(other, starts[1]).any())
+
+
 def repeats(tensor: torch.Tensor) -> bool:
     """Return whether two elements of `tensor` are one place in memory (an expanded tensor)."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)

@@ -6,10 +6,7 @@ shapes at its first call, and read the module's weights where they are.
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import json
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran import backends
-from septran.aten.graph import Graph, Output, Ref, parse_graph
+from septran.aten.graph import Graph, Output, Ref
 from septran.aten.index_uses import IndexUse, check_positions, index_uses, open_index_uses
-from septran.aten.literals import with_literals
-from septran.aten.open_graph import OpenGraph, named, read_open_graph
+from septran.call.dispatch import derivative_check, no_backward
+from septran.call.export import export, export_open
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
 from septran.call.partitioned import Split, prepared_json, split, split_prepared
@@ -31,6 +28,7 @@ from septran.call.saved import Result, Saved, SavedKernel, write_saved
 from septran.call.structure import structure_of
 from septran.call.translated import Translated, translated, translated_open
 from septran.call.weights import named_weights
+from septran.call.written import INPUT, STATE, Writes, check_writable
 from septran.errors import ArgumentError, ConfigError, InputError, SeptranError, Unsupported
 from septran.plan.workspace import Workspace
 from septran.verify.verdict import Verdict
@@ -96,13 +94,15 @@ class CompiledModule:
             )
         self._open_axes: tuple[tuple[int, ...], ...] = ()
         self._ready: dict[tuple[Any, ...], _Ready | SeptranError] = {}
+        self._inside = False
         self._lock = threading.Lock()
         self._kinds: dict[int, QuickCall | None] = {}
         self._quick: tuple[QuickCall, ...] = ()
         from torch.compiler import is_dynamo_compiling
 
         self._traced: Callable[[], bool] = is_dynamo_compiling
-        self._example = self._prepared(tuple(example_inputs), {})
+        self._derivative = derivative_check()
+        self._example = self._prepared(tuple(example_inputs), {}, self._held())
 
     @property
     def host_leaves(self) -> tuple[str, ...]:
@@ -157,8 +157,10 @@ class CompiledModule:
             EnvironmentProblem: V111, the target is not here.
             IndexProblem: C145, an input holds a position outside of what it picks from.
             DivisionProblem: C147, an input holds a zero by which whole numbers are divided.
+            InputError: C142, a derivative is wanted of an input.
+            ArgumentError: C140, an input that the module writes shares memory with another.
         """
-        if self._quick and not kwargs and not self._traced():
+        if self._quick and not kwargs and not self._traced() and not self._derivative(args):
             for quick in self._quick:
                 found = quick(args)
                 if found is not NotImplemented:
@@ -166,20 +168,26 @@ class CompiledModule:
         import torch
         from torch.utils import _pytree as pytree
 
-        ready = self._prepared(args, kwargs)
+        held = self._held()
+        ready = self._prepared(args, kwargs, held)
         if isinstance(ready, SeptranError):
             return self._by_torch(args, kwargs)
         given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         made = ready.made
         users = dict(zip(made.order, given, strict=True))
-        check_positions(ready.uses, users, type(self.module).__name__)
-        held = self._held(made.constants)
+        name = type(self.module).__name__
+        if why := self._derivative(given):
+            raise no_backward(name, why)
+        check_positions(ready.uses, users, name)
+        if written := [o.target for o in made.graph.outputs if o.kind == INPUT]:
+            check_writable(written, users, name)
+        held = (held if not self._inside else self._held()) | dict(made.constants)
         with torch.no_grad():
             dims = self._sizes(made, users)
             results = made.run(users, held, dims)
         if not kwargs:
             self._keep_quick(ready, args)
-        return self._returned(ready, results, held, dims)
+        return self._returned(ready, results, Writes(held, users), dims)
 
     def _keep_quick(self, ready: _Ready, args: tuple[Any, ...]) -> None:
         """Let the next call of this kind go straight to the kernel, where it can."""
@@ -211,7 +219,7 @@ class CompiledModule:
             self.module.train(was)
 
     def _returned(
-        self, ready: _Ready, results: list[Any], held: Mapping[str, Any], dims: Mapping[str, int]
+        self, ready: _Ready, results: list[Any], writes: Writes, dims: Mapping[str, int]
     ) -> Any:
         from torch.utils import _pytree as pytree
 
@@ -226,8 +234,9 @@ class CompiledModule:
             value = results.pop(0).reshape(shape)
             if output.kind == "user_output":
                 flat.append(value)
-            elif output.kind == "buffer_mutation":
-                held[output.target].copy_(value)
+            elif output.kind in (STATE, INPUT):
+                writes.add(output.kind, output.target, value)
+        writes.done(views=isinstance(ready.made, Split))
         return pytree.tree_unflatten(flat, ready.results)
 
     @property
@@ -252,8 +261,10 @@ class CompiledModule:
         import torch
         from torch.utils import _pytree as pytree
 
-        kernels = []
-        for key, ready in self._ready.items():
+        kernels, now = [], _kinds_of(self._held())
+        for (key, kinds), ready in self._ready.items():
+            if kinds != now:  # of weights with other shapes or dtypes than it has now
+                continue
             name = type(self.module).__name__
             if isinstance(ready, SeptranError):
                 raise InputError.of("V220", f"torch computes {name}: {self.host_leaves[0]}")
@@ -286,7 +297,7 @@ class CompiledModule:
                 )
             )
         constants = self._constants()
-        held = self._held(constants)
+        held = self._held() | constants
         used = {name for k in kernels for name in k.reads}
         with torch.no_grad():
             write_saved(
@@ -304,9 +315,8 @@ class CompiledModule:
                 Path(path),
             )
 
-    def _held(self, constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        found = named_weights(self.module)
-        return found | dict(constants)
+    def _held(self) -> dict[str, torch.Tensor]:
+        return named_weights(self.module, all=self._inside)
 
     def _constants(self) -> dict[str, torch.Tensor]:
         """Return what the module made itself in any of its exports; raises InputError V220 when two disagree."""
@@ -323,19 +333,24 @@ class CompiledModule:
                     )
         return found
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready | SeptranError:
+    def _prepared(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], held: Mapping[str, torch.Tensor]
+    ) -> _Ready | SeptranError:
         from torch.utils import _pytree as pytree
 
         leaves = pytree.tree_leaves((args, dict(kwargs)))
         with self._lock:
-            key = call_key(leaves, self._open_axes)
+            key = call_key(leaves, self._open_axes), _kinds_of(held)
             if key not in self._ready:
                 try:
                     made = self._made(args, kwargs)
                     if made.made.open is not None:
                         opened, order = made.made.open, made.made.order
                         self._open_axes = tuple(opened.open_axes(name) for name in order)
-                        key = call_key(leaves, self._open_axes)
+                    read = (i for i in made.made.graph.inputs if i.kind in ("buffer", "parameter"))
+                    if not self._inside and any(i.target not in held for i in read):
+                        self._inside, held = True, named_weights(self.module, all=True)
+                    key = call_key(leaves, self._open_axes), _kinds_of(held)
                     self._ready[key] = made
                     if left := made.made.host_leaves:
                         name = type(self.module).__name__
@@ -397,78 +412,9 @@ class CompiledModule:
         return found if found.kernels else None
 
 
-def export(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, mode: str
-) -> tuple[Graph, Any]:
-    """Return the exported graph of a live module, and the structure of its results.
-
-    Raises:
-        ConfigError: C151, torch cannot export it.
-    """
-    path = _source(module)
-    data, values, results = _exported(module, args, kwargs, mode=mode)
-    return with_literals(parse_graph(json.dumps(data), str(path), values)), results
-
-
-def export_open(
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    *,
-    mode: str,
-    shapes: Any,
-) -> tuple[OpenGraph, Any]:
-    """Return the exported graph of a live module with the open sizes of torch's `dynamic_shapes`, and its results' structure.
-
-    Raises:
-        ConfigError: C151, torch cannot export it so.
-    """
-    data, values, results = _exported(module, args, kwargs, mode=mode, shapes=shapes)
-    from septran.frontend.child import capture as child
-
-    given = child.names_of(module.forward, args, kwargs, shapes)
-    return read_open_graph(named(data, given), str(_source(module)), values), results
-
-
-def _exported(
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    *,
-    mode: str,
-    shapes: Any = None,
-) -> tuple[dict[str, Any], dict[str, bytes], Any]:
-    """Return what an export says as plain values, the bytes of inputs and weights, and the structure of the results."""
-    from septran.errors import Span
-    from septran.frontend.child import capture as child
-    from septran.frontend.refusals import export_help
-    from septran.frontend.table import KNOWN
-
-    path = _source(module)
-    was = module.training
-    try:
-        if mode == "eval":
-            _set_training(module, False)
-        program = child.export(module, args, dict(kwargs), path, shapes, known=KNOWN)
-        with tempfile.TemporaryDirectory(prefix="septran-export-") as folder:
-            data = child.describe(program, (args, dict(kwargs)), path, Path(folder))
-            raw = (Path(folder) / "values.bin").read_bytes()
-    except child.Refused as e:
-        raise ConfigError.of(
-            "C151",
-            f"torch.export cannot capture {type(module).__name__}: {e.message}",
-            Span(str(path), max(1, e.line)),
-            help=export_help(e.message),
-        ) from e
-    finally:
-        _set_training(module, was)
-    values = {r["name"]: raw[r["offset"] : r["offset"] + r["bytes"]] for r in data["values"]}
-    return data, values, program.call_spec.out_spec
-
-
-def _set_training(module: torch.nn.Module, on: bool) -> None:
-    with contextlib.suppress(NotImplementedError):  # an exported program's module has one mode
-        module.train(on)
+def _kinds_of(held: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
+    """Return shape and dtype of each of a module's tensors: a kernel is made for them, too."""
+    return tuple((t.shape, t.dtype) for t in held.values())
 
 
 def _result(graph: Graph, output: Output) -> Result:
@@ -476,10 +422,3 @@ def _result(graph: Graph, output: Output) -> Result:
     plain = None if shape is not None else output.value
     name = output.value.name if isinstance(output.value, Ref) else ""
     return Result(kind=output.kind, target=output.target, shape=shape, plain=plain, name=name)
-
-
-def _source(module: torch.nn.Module) -> Path:
-    try:
-        return Path(inspect.getsourcefile(type(module)) or "module.py")
-    except TypeError:
-        return Path("module.py")

@@ -12,6 +12,8 @@ from septran.tasklang.operator import Operator
 from septran.tasklang.tree import Launch, Node, PrimCall, Task
 from septran.tasklang.values import VIEWS, Laid, Piece, Shift, SymTensor
 
+OUT = "out"
+"""the outputs of any kernel, by the word that torch has for them"""
 _ALIKE = ("map", "copy", "fill")
 """primitives whose result at an index depends on its operands at that index alone"""
 
@@ -26,7 +28,9 @@ def read_parameters(operator: Operator) -> tuple[str, ...]:
 
 def call_signature(operator: Operator, read: Sequence[str]) -> Signature:
     """Return how a kernel of the operator is called, for help() and editors."""
-    optional = [n for n in operator.outputs if n not in read] + list(operator.scalars)
+    outputs = [n for n in operator.outputs if n not in read]
+    out = [OUT] if outputs and OUT not in (*operator.types(), *operator.scalars) else []
+    optional = outputs + out + list(operator.scalars)
     return Signature(
         [Parameter(n, Parameter.POSITIONAL_OR_KEYWORD) for n in read]
         + [Parameter(n, Parameter.KEYWORD_ONLY, default=None) for n in optional]

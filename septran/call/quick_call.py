@@ -105,6 +105,8 @@ def quick_call(
     plain = len(example) == len(meaning.order) and all(type(v) is torch.Tensor for v in example)
     if not hasattr(launch, "lying") or not plain or not read.issuperset(meaning.order):
         return None
+    if not meaning.inputs:  # what is computed of nothing
+        return None
     made = meaning.once.known() if meaning.once is not None else {}
     held: list[tuple[Mapping[str, Any], str]] = []
     fixed: list[torch.Tensor] = []
@@ -172,7 +174,7 @@ def _place(
             way.append((module._modules, part, child))
         module = child
     if module is not None:
-        for held in (module._parameters, module._buffers):
+        for held in (vars(module), module._parameters, module._buffers):
             if held.get(last) is not None:
                 owners.update({(id(step[0]), step[1]): step for step in way})
                 return held, last

@@ -14,7 +14,7 @@ from septran.errors import ArgumentError, InputError, MappingError
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping
 from septran.plan import catalog
-from septran.plan.resolve import for_backend, load_target_mapping
+from septran.plan.resolve import for_backend, in_one_order, load_target_mapping
 from septran.plan.specialize import entry_task
 from septran.tasklang.load import load_logic
 
@@ -45,6 +45,8 @@ def resolved(asked: Mapping[str, Any], lasting: Mapping[str, Any], again: Any) -
     backend = backends.get(name)
     chosen = backends.resolve_arch(backend, arch or (given.arch if given is not None else None))
     mapping = for_backend(given, backend) if given else load_target_mapping(backend, chosen, None)
+    if asked["deterministic"]:
+        mapping = in_one_order(mapping, asked["deterministic"])
     if op is not None and entry is None:
         task = logic.operators[op].entry
     else:

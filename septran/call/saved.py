@@ -37,7 +37,7 @@ _BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionEr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A result of the graph. kind: user_output or buffer_mutation (of `target`); plain: what is no tensor; name: the node's."""
+    """A result of the graph. kind: user_output, or what is written: buffer_mutation and user_input_mutation (of `target`); plain: what is no tensor; name: the node's."""
 
     kind: str
     target: str

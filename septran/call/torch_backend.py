@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from septran import backends
+from septran.call.dispatch import derivative_check, no_backward
 from septran.call.module import CompiledModule
 from septran.errors import ArgumentError, ConfigError, InputError, closest
 
@@ -71,6 +72,12 @@ def torch_backend(
     chosen = _chosen(options or {})
     if mode is not None:
         _say(f"ignores mode={mode!r}: it is for torch's own compiler")
+    if derivative_check()(example_inputs):
+        if _records(module):
+            return _left(module, chosen)
+        plain = [v.detach() if isinstance(v, torch.Tensor) else v for v in example_inputs]
+        run: Callable[..., Any] = torch.no_grad()(torch_backend(module, plain, options=options))
+        return run
     if any(isinstance(v, torch.SymInt) for v in example_inputs):
         return _Open(module, example_inputs, chosen)
     try:
@@ -81,6 +88,28 @@ def torch_backend(
         _say(f"leaves a graph to torch: {e.diagnostics[0].message}")
         found: Callable[..., Any] = module.forward
         return found
+
+
+def _records(module: torch.fx.GraphModule) -> bool:
+    """Return whether a graph computes something outside of its own `torch.no_grad()`."""
+    import torch
+
+    on = True
+    for node in module.graph.nodes:
+        if node.target is torch._C._set_grad_enabled:
+            on = bool(node.args[0])
+        elif on and node.op.startswith("call_"):
+            return True
+    return False
+
+
+def _left(module: Any, options: _Options) -> Callable[..., Any]:
+    """Leave a graph to torch whose gradient is wanted; raises InputError C142 where nothing may be torch's."""
+    if options.fallback == "error":
+        raise no_backward("a graph", "an input or a weight requires a gradient")
+    _say("leaves a graph to torch, as its gradient is wanted: call it under torch.no_grad()")
+    found: Callable[..., Any] = module.forward
+    return found
 
 
 def _chosen(options: Mapping[str, Any]) -> _Options:

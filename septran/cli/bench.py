@@ -13,6 +13,21 @@ from septran.cli.options import THREADS, common, terminal
 from septran.cli.request import NO_TUNED, build, kernel_options
 from septran.cli.values import parse_dims
 
+_ALONE = (
+    "backend",
+    "arch",
+    "dims",
+    "dtype",
+    "mapping",
+    "logic",
+    "task_file",
+    "deterministic",
+    "math",
+    "writer",
+    "no_tuned",
+)
+"""What the rows of a suite say themselves, or not at all."""
+
 
 @click.command("bench")
 @kernel_options
@@ -45,13 +60,19 @@ from septran.cli.values import parse_dims
     metavar="FILE",
     help="Compare with the suite's figures in FILE (.json), a release's for instance.",
 )
-@click.option("--torch-compile", is_flag=True, help="Also against torch.compile.")
+@click.option(
+    "--torch-compile",
+    is_flag=True,
+    help="Also against torch.compile; a suite's modules with max-autotune.",
+)
+@click.option("--long", is_flag=True, help="Also the rows of a suite that take long.")
 @THREADS
 @common
 def command(
     *,
     sizes: tuple[str, ...],
     torch_compile: bool,
+    long: bool,
     suite: str | None,
     outputs: tuple[Path, ...],
     resume: bool,
@@ -64,25 +85,34 @@ def command(
     septran bench --op gemm --backend cpp --size M=256,N=256,K=256 --size M=1024,N=1024,K=1024 --threads 1 --json
     septran bench --op softmax --backend cpp --threads 1 --json
     septran bench --suite cpu --threads 1 -o cpu.json -o cpu.html --resume
+    septran bench --suite cpu --op "gemm,softmax" --threads 1
+    septran bench --suite dsa -o dsa.json -o dsa.html --against release.json
+    septran bench --suite gpu --torch-compile -o gpu.json -o gpu.html --resume
     """
     from septran import settings as settings_
     from septran.run.bench import BenchRequest, bench
 
-    settings = settings_.load(flags={"writer": given.pop("writer")})
     if suite is not None:
         from septran.cli.bench_suite import run
 
+        alone = [name for name in _ALONE if given[name]] + ["size"] * bool(sizes)
+        if alone:
+            flag = {"dims": "dim", "task_file": "task"}.get(alone[0], alone[0]).replace("_", "-")
+            raise click.UsageError(f"--suite and --{flag} exclude each other; --op chooses rows")
         return run(
             suite,
+            [word for word in (given["op"] or "").split(",") if word],
             outputs,
-            settings=settings,
+            settings=settings_.load(),
             resume=resume,
             against=against,
             torch_compile=torch_compile,
+            long=long,
         )
-    if outputs or resume or against is not None:
+    settings = settings_.load(flags={"writer": given.pop("writer")})
+    if outputs or resume or long or against is not None:
         raise click.UsageError(
-            "--output, --resume and --against are for --suite; figures of one kernel go to --json"
+            "--output, --resume, --long and --against are for --suite; figures of one kernel go to --json"
         )
     kernel = replace(build(given, settings), require=())
     dims = [parse_dims((size,)) for size in sizes] or [{}]

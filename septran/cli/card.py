@@ -51,6 +51,8 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = [("verdict", _verdict(result))]
     if result.get("reason"):
         found.append(("because", str(result["reason"])))
+    if result.get("reason") and result.get("hint"):
+        found.append(("hint", str(result["hint"])))
     if culprit := result.get("culprit"):
         found.append(("culprit", f"{culprit['kind']} {culprit['name']}: {culprit['why']}"))
     if result.get("max_error") is not None:

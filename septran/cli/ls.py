@@ -11,7 +11,7 @@ from septran.cli.printed import Listed
 
 _COLUMNS = {
     "ops": ("name", "about", "dims", "dtypes"),
-    "backends": ("name", "title", "arches", "where"),
+    "backends": ("name", "title", "arches", "where", "here"),
     "mappings": ("name", "layer", "path"),
     "machines": ("name", "layer", "path"),
     "agents": ("name", "layer", "path"),

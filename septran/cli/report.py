@@ -96,7 +96,7 @@ def _diff(before: Run, after: Run) -> int:
 
 def _search(run: Run) -> dict[str, Any] | None:
     """Return what a finished search of `septran tune` found, None for a run of another command."""
-    from septran.run.tune import Outcome
+    from septran.run.tune_outcome import Outcome
 
     found = read_object(run.dir / "result.json")
     return found if found is not None and found.get("schema") == Outcome.SCHEMA else None

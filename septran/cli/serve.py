@@ -13,6 +13,7 @@ import click
 from septran.cli.files import OUTPUT_FOLDER
 from septran.cli.options import common, terminal
 from septran.cli.printed import Serving
+from septran.cli.submission_bounds import bounded
 
 
 @click.command("serve")
@@ -49,22 +50,36 @@ from septran.cli.printed import Serving
     envvar="SEPTRAN_SERVE_TOKEN",
     help="What clients have to say; default: made anew and written to DIR/token.  [env: SEPTRAN_SERVE_TOKEN]",
 )
+@bounded
 @common
 def command(
-    *, host: str, port: int, workers: int, queue: int, folder: Path | None, token: str | None
+    *,
+    host: str,
+    port: int,
+    workers: int,
+    queue: int,
+    folder: Path | None,
+    token: str | None,
+    elements: int,
+    seconds: float,
+    memory_mib: int,
 ) -> int:
     """Judge leaves for trainers and agents over HTTP: tasks, contracts, submissions, reward vectors."""
     from septran import settings as settings_
+    from septran.environment.request import Bounds
     from septran.environment.server import Server
     from septran.environment.service import Service
 
     settings = settings_.load()
     place = folder or settings.home / "environment"
-    service = Service(place, settings=settings, workers=workers, most=queue)
+    bounds = Bounds(elements=elements, seconds=seconds, memory_mib=memory_mib)
+    service = Service(place, settings=settings, workers=workers, most=queue, bounds=bounds)
     try:
         server = Server((host, port), service, token or _made(place / "token"))
     except (OSError, UnicodeError) as e:
+        service.close()
         raise _no_address(host, port, e) from e
+    server.log = place / "server.log"
     term = terminal()
     term.show(Serving(url=server.url, dir=str(place)), f"{server.url}\n")
     term.note(f"the ledger is {place}; stop with Ctrl-C")

@@ -10,6 +10,7 @@ import click
 from septran.cli.files import OUTPUT
 from septran.cli.options import backend_names, common, complete, op_names, terminal
 from septran.cli.printed import TasksExported
+from septran.cli.values import DTYPES, parse_dims
 
 
 @click.group("tasks")
@@ -36,6 +37,21 @@ def command() -> None:
     help="Default: all.",
 )
 @click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=SIZE",
+    help="Size of a dim, of the operators that have it; repeat for several.",
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    type=click.Choice([*DTYPES, "all"]),
+    metavar="NAME",
+    help="Repeat for several; all: those that operator and target share.  [default: the operator's first]",
+)
+@click.option(
     "--verify/--no-verify",
     default=True,
     help="Judge the library's leaves, and write their rewards.",
@@ -46,12 +62,20 @@ def command() -> None:
 @click.option("-o", "--output", type=OUTPUT, required=True, help="The JSONL file to write.")
 @common
 def export(
-    *, ops: tuple[str, ...], backends: tuple[str, ...], verify: bool, seed: int, output: Path
+    *,
+    ops: tuple[str, ...],
+    backends: tuple[str, ...],
+    dims: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    verify: bool,
+    seed: int,
+    output: Path,
 ) -> int:
     r"""Write prompts, contracts, references and verified library leaves, one JSON object a line.
 
     \b
     septran tasks export --op gemm --op softmax --backend cpp -o tasks.jsonl
+    septran tasks export --backend cuda_c --dtype all --dim M=64 -o tasks.jsonl
     """
     from septran import settings as settings_
     from septran.atomic import write_atomic
@@ -66,6 +90,8 @@ def export(
         settings=settings_.load(),
         verify=verify,
         seed=seed,
+        dims=parse_dims(dims),
+        dtypes=dtypes,
         skipped=lambda text: term.note(f"left out: {text}"),
     ):
         term.note(f"{row['task']}: {(row['reward'] or {}).get('rung', 'not judged')}")

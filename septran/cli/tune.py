@@ -78,17 +78,20 @@ def command(
     r"""Search the values that a mapping leaves open (`!tune`), and keep what is better than the default.
 
     Where a simulator counts cycles, every kernel that is built is verified. Where kernels are timed, a call of each is judged and
-    the winner is verified in full before it is measured against the default once more. `septran gen` takes results by itself and
-    says so.
+    the winner is verified in full before it is measured against the default once more. Without a GPU a model predicts (`septran
+    predict`, with the registers and spills of the device's compiler where it is installed), every kernel is verified emulated, and
+    the result is called predicted. `septran gen` takes results by itself and says so.
 
     \b
     septran tune --op add --backend dsa_c
+    septran tune --op gemm --backend cuda_c
     septran tune --op gemm --backend cpp --dim M=1024 --trials 40 --threads 1 --report tune.html
     septran tune --resume latest
     septran tune --suite cpu --threads 1 --report tune.json --report tune.md
     """
     from septran import settings as settings_
-    from septran.run.tune import TuneRequest, tune
+    from septran.run.tune import tune
+    from septran.run.tune_outcome import TuneRequest
 
     term = terminal()
     if suite is not None:
@@ -126,7 +129,9 @@ def command(
 
 def _text(found: Mapping[str, Any]) -> str:
     sizes = " ".join(f"{name}={size}" for name, size in found["dims"].items())
-    counts = f"{found['proposed']} proposed: {found['measured'] - 1} measured, {found['pruned']} pruned by the model, "
+    done = found["measured"] + found["predicted"] - 1
+    word = "verified and predicted" if found["how"] == "predicted" else "measured"
+    counts = f"{found['proposed']} proposed: {done} {word}, {found['pruned']} pruned by the model, "
     counts += f"{found['refused']} do not map, {found['wrong']} wrong"
     if found["asked"] is not None:
         mine = [t for t in found["trials"] if t["by"] == "model"]
@@ -134,6 +139,10 @@ def _text(found: Mapping[str, Any]) -> str:
         counts += f"\n  model asked {found['asked']['calls']} times, {tokens} tokens: {len(mine)} of its proposals were tried"
     best, speed = found["best"], found["speedup"]
     lines = [f"{found['op']} on {found['backend']}, {sizes}, {found['dtype']}", f"  {counts}"]
+    if found["how"] == "predicted":
+        lines.append(
+            f"  predicted  by the model of {found['facts_of']}, not measured: no device here"
+        )
     lines.append(f"  default    {_values(found['default'], found['unit'])}")
     if found["better"]:
         lines.append(f"  better     {_values(best, found['unit'])}")

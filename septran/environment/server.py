@@ -4,6 +4,7 @@ GET  /v1/health                          is it up, how much waits
 GET  /v1/tasks                           kernels that have leaf tasks
 GET  /v1/tasks/OP/BACKEND?dim=M=64       their contracts, frames and prompts
 POST /v1/submissions                     a reply for a leaf: 202, or 429 with Retry-After
+POST /v1/bench                           the same, to be timed
 GET  /v1/submissions/ID?wait=30          queued, running or done with the reward vector
 GET  /v1/submissions/ID/explain          the same in words
 GET  /v1/explain/CODE                    the page of an error code
@@ -12,38 +13,39 @@ GET  /v1/adapters/verifiers              a file for an environment that has veri
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from septran.environment.connections import MOST, Bounded
+from septran.environment.request import MOST_BYTES, is_size, read_submission
 from septran.environment.service import Full, Service
-from septran.environment.step import Submission
 from septran.environment.tasks import Asked
 from septran.environment.told import Accepted, Explained
 from septran.errors import ConfigError, Failure, SeptranError
+from septran.surroundings import as_problem
 
 _ADAPTER = Path(__file__).parent / "adapters" / "septran_leaves.py"
-MOST_BYTES = 1 << 20
 MOST_WAIT_S = 60.0
 _SOCKET_S = 90.0
 _DIGITS = 19
-_FIELDS = frozenset({"op", "backend", "arch", "dims", "dtype", "leaf", "reply", "seed"})
 
 
-class Server(ThreadingHTTPServer):
+class Server(Bounded):
     """Serves a `Service` on `address`; `token` is asked of every request."""
 
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, address: tuple[str, int], service: Service, token: str) -> None:
+    def __init__(
+        self, address: tuple[str, int], service: Service, token: str, *, most: int = MOST
+    ) -> None:
+        """most: connections at once."""
         self.service, self.token = service, token
-        super().__init__(address, _Routes)
+        super().__init__(address, _Routes, most=most)
 
     @property
     def url(self) -> str:
@@ -76,6 +78,11 @@ class _Routes(BaseHTTPRequestHandler):
             text = message or HTTPStatus(code).phrase
             self._refuse(HTTPStatus(code), "C180", f"no request of HTTP: {text[:80]}")
 
+    def handle(self) -> None:
+        """Answer what a client asks, for as long as there is one."""
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            super().handle()
+
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: what matters is in the ledger."""
 
@@ -86,6 +93,7 @@ class _Routes(BaseHTTPRequestHandler):
                 HTTPStatus.UNAUTHORIZED, "C180", "give the token: Authorization: Bearer TOKEN"
             )
             return
+        self.server.connections.known(self.connection)
         try:
             route()
         except Full as e:
@@ -96,8 +104,16 @@ class _Routes(BaseHTTPRequestHandler):
                 HTTPStatus.NOT_FOUND if self.command == "GET" else HTTPStatus.UNPROCESSABLE_ENTITY
             )
             self._send(status, Failure.of(e).to_json())
-        except (BrokenPipeError, ConnectionResetError, TimeoutError):
-            self.close_connection = True
+        except (ConnectionError, TimeoutError):
+            raise
+        except Exception as e:
+            problem = as_problem(e)
+            if problem is not None:  # a full disk, say
+                self._send(HTTPStatus.SERVICE_UNAVAILABLE, Failure.of(problem).to_json())
+                return
+            why = Failure.said(4, "INTERNAL", f"{type(e).__name__}: {e}").to_json()
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, why)
+            raise
 
     def _get(self) -> None:
         try:
@@ -127,7 +143,8 @@ class _Routes(BaseHTTPRequestHandler):
                 self._refuse(HTTPStatus.NOT_FOUND, "C180", f"no route {parts.path[:80]!r}")
 
     def _post(self) -> None:
-        if self.path != "/v1/submissions":
+        bench = self.path == "/v1/bench"
+        if self.path != "/v1/submissions" and not bench:
             self._refuse(HTTPStatus.NOT_FOUND, "C180", f"no route {self.path[:80]!r}")
             return
         length = _whole(self.headers.get("Content-Length", ""))
@@ -136,7 +153,9 @@ class _Routes(BaseHTTPRequestHandler):
             text = f"a submission has a Content-Length of at most {MOST_BYTES} bytes"
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "C180", text)
             return
-        name, new = self.server.service.submit(read_submission(self.rfile.read(length)))
+        name, new = self.server.service.submit(
+            read_submission(self.rfile.read(length), bench=bench)
+        )
         state = Accepted(id=name, new=new).to_json()
         self._send(HTTPStatus.ACCEPTED if new else HTTPStatus.OK, state)
 
@@ -167,36 +186,6 @@ class _Routes(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def read_submission(raw: bytes) -> Submission:
-    """Return the submission that a request's body holds.
-
-    Raises:
-        ConfigError: C180, it is not JSON of the form, or a field is missing, unknown or of another type.
-    """
-    try:
-        data = json.loads(raw)
-        if not isinstance(data, dict) or set(data) - _FIELDS:
-            raise ValueError(f"fields are {', '.join(sorted(_FIELDS))}")
-        for name in ("op", "backend", "leaf", "reply"):
-            if not isinstance(data.get(name), str):
-                raise ValueError(f"{name} is a text")
-        seed = data.get("seed", 0)
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 62:
-            raise ValueError("seed is a whole number from 0")
-        dims = data.get("dims") or {}
-        if not isinstance(dims, dict) or not all(_size(v) for v in dims.values()):
-            raise ValueError("dims is name -> size")
-        if any(not isinstance(data.get(n), str | None) for n in ("arch", "dtype")):
-            raise ValueError("arch and dtype are texts")
-        return Submission.from_json(data)
-    except (ValueError, RecursionError) as e:
-        raise ConfigError.of("C180", f"the submission is not of the form: {str(e)[:200]}") from e
-
-
-def _size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
-
-
 def _whole(text: str) -> int | None:
     """Return the number that `text` is; None: none, or one that no size here reaches."""
     return int(text) if text.isdecimal() and len(text) < _DIGITS else None
@@ -207,7 +196,7 @@ def _asked(op: str, backend: str, query: Mapping[str, list[str]]) -> Asked:
     for word in query.get("dim", ()):
         name, _, size = word.partition("=")
         dims[name] = _whole(size) or 0
-        if not _size(dims[name]):
+        if not is_size(dims[name]):
             raise ConfigError.of("C180", f"dim={word[:40]!r} is not dim=NAME=SIZE")
     return Asked(
         op=op,

@@ -1,4 +1,4 @@
-"""The environment's five verbs for any front: list tasks, contract, submit, verdict, explain.
+"""The environment's verbs for any front: list tasks, contract, submit (to be judged, or to be timed), verdict, explain.
 
 A bounded queue over worker processes. What is accepted is on disk before the caller hears of it, and what ended is on
 disk before anybody is told, so a kill loses no verdict; a restart goes on with what was open. What this machine could not
@@ -7,22 +7,26 @@ judge for want of time, memory or a tool has not ended: it is tried again a few 
 
 from __future__ import annotations
 
+import fcntl
 import json
-import re
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from septran import assets
+from septran.atomic import make_folder
 from septran.batch.pool import Worker
+from septran.environment.admitted import admission
 from septran.environment.ledger import Ledger, record
+from septran.environment.request import Bounds
 from septran.environment.step import Submission
 from septran.environment.tasks import Asked, find, kernels, leaf_tasks
 from septran.environment.told import Health, KernelList, State, TaskList
-from septran.errors import Failure, SeptranError
+from septran.environment.used import memory_mib, processor_s
+from septran.environment.words import page, words
+from septran.errors import ConfigError, Failure
 from septran.outcome import Level
 from septran.settings import Settings
 
@@ -31,6 +35,10 @@ _TRIES, _PAUSE_S = 3, 5.0
 """tries of a submission that the machine could not judge, and the pause before the second; each further one is twice as long"""
 _LACKS = frozenset({"V110", "V111", "V113"})
 """what another try would not find either: a tool or a device that is not there"""
+_START_S = 20.0
+"""processor time that a worker may take to start, which is nobody's submission"""
+_MEMORY, _TIME = "took memory", "took time"
+"""how a try ends that needed more than a submission may have, and would need it again"""
 
 
 class Full(Exception):
@@ -70,11 +78,21 @@ class Service:
         settings: Settings,
         workers: int = 1,
         most: int = 64,
-        limit_s: float = 900.0,
+        bounds: Bounds | None = None,
     ) -> None:
-        """folder: of the ledger. limit_s: wall time of one submission, after which its worker is ended."""
-        self.ledger = Ledger(folder)
-        self._settings, self._workers, self._most, self._limit_s = settings, workers, most, limit_s
+        """folder: of the ledger, this process's until `close`. bounds: of one submission; default: `Bounds()`.
+
+        Raises:
+            ConfigError: C182, another process serves the folder. OSError: it cannot be made.
+        """
+        self._held = held(folder)
+        try:
+            self.ledger = Ledger(folder)
+        except OSError:
+            self._held.close()
+            raise
+        self._settings, self._workers, self._most = settings, workers, most
+        self._bounds = bounds or Bounds()
         self._queue: deque[str] = deque(self.ledger.open())
         self._running: set[str] = set()
         self._tries: dict[str, int] = {}
@@ -94,6 +112,7 @@ class Service:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(10)
+        self._held.close()
 
     def health(self) -> dict[str, Any]:
         """Return how much waits and runs."""
@@ -106,17 +125,20 @@ class Service:
         return KernelList(kernels=list(kernels())).to_json()
 
     def contracts(self, asked: Asked) -> dict[str, Any]:
-        """Return the leaf tasks of a kernel with contract, frame and prompt. Raises InputError."""
+        """Return the leaf tasks of a kernel with contract, frame, prompt and admission report. Raises InputError; C180, it is too large."""
+        self._bounds.admit(asked)
         with self._plan:
-            found = [task.to_json(self._settings) for task in leaf_tasks(asked)]
+            tasks = leaf_tasks(asked)
+        found = [task.to_json(self._settings, admission=admission(task)) for task in tasks]
         return TaskList(tasks=found).to_json()
 
     def submit(self, sent: Submission) -> tuple[str, bool]:
         """Return the name of a submission and whether it is new.
 
         Raises:
-            InputError: there is no such task. Full: the queue holds no more.
+            InputError: there is no such task; C180, its tensors are too large. Full: the queue holds no more.
         """
+        self._bounds.admit(sent.asked)
         with self._plan:
             find(sent.asked, sent.leaf)
         name = Ledger.id_of(sent)
@@ -168,7 +190,7 @@ class Service:
 
     def _dispatch(self) -> None:
         team: list[Worker] = []
-        since: dict[str, float] = {}
+        since: dict[str, _Begun] = {}
         log = self.ledger.folder / "workers.log"
         try:
             while not self._stop.is_set():
@@ -179,15 +201,29 @@ class Service:
                 for worker in [w for w in team if w.job is not None]:
                     job = worker.job
                     assert isinstance(job, Job)
-                    how = worker.collect(self._limit_s)
+                    how = self._collected(worker, since[job.name])
                     if how:
-                        self._ended(job, how, time.monotonic() - since.pop(job.name))
+                        self._ended(job, how, time.monotonic() - since.pop(job.name).clock)
                 self._stop.wait(_POLL_S)
         finally:
             for worker in team:
                 worker.kill()
 
-    def _give(self, team: list[Worker], since: dict[str, float], log: Path) -> None:
+    def _collected(self, worker: Worker, begun: _Begun) -> str:
+        """Return "" while a worker judges, else how that ended; one that takes too much is ended."""
+        pid = worker.process.pid
+        if memory_mib(pid) > self._bounds.memory_mib:
+            worker.kill()
+            worker.job = None
+            return _MEMORY
+        late = time.monotonic() - begun.clock >= self._bounds.seconds
+        used = processor_s(pid) - begun.processor if late else 0.0
+        how = worker.collect(self._bounds.seconds)
+        # one that the machine did not serve may do better another time
+        own = used > _START_S + self._bounds.seconds / 2
+        return _TIME if how == "timeout" and own else how
+
+    def _give(self, team: list[Worker], since: dict[str, _Begun], log: Path) -> None:
         while True:
             with self._lock:
                 free = [w for w in team if w.job is None]
@@ -199,7 +235,7 @@ class Service:
                 free = [Worker(log, 1, module="septran.environment.worker")]
                 team += free
             sent = self.ledger.sent(name)
-            since[name] = time.monotonic()
+            since[name] = _Begun(time.monotonic(), processor_s(free[0].process.pid))
             free[0].give(Job(name, sent or {}, self.ledger.folder))
 
     def _again(self) -> None:
@@ -218,8 +254,7 @@ class Service:
             self.ledger.note(name)
             self.ledger.forget(name)
         elif how != "done":
-            told = "took too long" if how == "timeout" else how
-            why = f"the worker {told}; nothing is known about the leaf"
+            why = f"the worker {self._told(how)}; nothing is known about the leaf"
             record(self.ledger.folder, name, Failure.said(3, "V214", why).to_json())
         with self._lock:
             self._running.discard(name)
@@ -229,42 +264,45 @@ class Service:
                 self._tries.pop(name, None)
                 return
             self._tries[name] = tries
-            if tries < _TRIES and not _LACKS & _codes(self.ledger.trouble(name)):
+            hopeless = how in (_MEMORY, _TIME) or _LACKS & _codes(self.ledger.trouble(name))
+            if tries < _TRIES and not hopeless:
                 self._later[name] = time.monotonic() + _PAUSE_S * 2 ** (tries - 1)
+
+    def _told(self, how: str) -> str:
+        if how == _MEMORY:
+            return f"needed more than {self._bounds.memory_mib} MiB (--memory)"
+        if how in (_TIME, "timeout"):
+            return f"took too long, more than {self._bounds.seconds:g} s (--seconds)"
+        return how
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """When a try began. clock: monotonic. processor: seconds that the worker had used by then."""
+
+    clock: float
+    processor: float
+
+
+def held(folder: Path) -> IO[str]:
+    """Return what keeps a ledger's folder to this process while it is open; the system ends it with the process.
+
+    Raises:
+        ConfigError: C182, another process has it. OSError: it cannot be made.
+    """
+    make_folder(folder)
+    file = (folder / "lock").open("a", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ConfigError.of(
+            "C182",
+            f"another process serves the ledger in {folder}",
+            help="give this one another --dir, or end that one",
+        ) from None
+    return file
 
 
 def _codes(trouble: dict[str, Any] | None) -> set[str]:
     return {str(e.get("code")) for e in (trouble or {}).get("errors", ())}
-
-
-def words(result: dict[str, Any]) -> str:
-    """Return a septran.reward/1 or septran.error/1 object in words."""
-    if result.get("schema") == Failure.SCHEMA:
-        return "\n".join(f"[{e.get('code')}] {e.get('message')}" for e in result["errors"])
-    lines = [f"{result['task']} (seed {result['seed']}): {result['rung']}"]
-    if result["message"]:
-        code = f"[{result['code']}] " if result["code"] else ""
-        lines.append(f"{result['place'] or 'reply'}: {code}{result['message']}")
-    wrong = result.get("first_wrong")
-    if wrong:
-        at = ", ".join(map(str, wrong["index"]))
-        lines.append(
-            f"worst: {wrong['output']}[{at}] = {wrong['got']}, expected {wrong['expected']} within {wrong['budget']}, inputs {wrong['case']!r}"
-        )
-    if result["budget_share"] is not None:
-        lines.append(f"{100 * result['budget_share']:.0f} % of the allowed error")
-    if result["hack"]:
-        lines.append(f"class: {result['hack']}")
-    lines += [f"not checked: {text}" for text in result["unchecked"]]
-    return "\n".join(lines)
-
-
-def page(code: str) -> str | None:
-    """Return the page of an error code, None when there is none."""
-    if re.fullmatch(r"[A-Z]\d{3}", code.upper()) is None:
-        return None
-    path = assets.bundled() / "docs" / "errors" / f"{code.upper()}.md"
-    return path.read_text(encoding="utf-8") if path.is_file() else None
-
-
-__all__ = ["Full", "Job", "SeptranError", "Service", "words"]

@@ -86,8 +86,17 @@ class LeafTask:
         config = agent_config.load(self.plan.backend.docs, among=settings.layers)
         return make_frame(self.spec, self.plan.backend, config.get("frame"))
 
-    def to_json(self, settings: Settings, *, prompt: bool = True) -> dict[str, Any]:
-        """Return the septran.task/1 object. prompt: with the messages that a model would be sent."""
+    def to_json(
+        self,
+        settings: Settings,
+        *,
+        prompt: bool = True,
+        admission: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return the septran.task/1 object; `content_sha` covers all of it. prompt: with the messages that a model would be sent.
+
+        admission: the task's report (septran/environment/admitted.py), None: nobody asked for one.
+        """
         plan = self.plan
         config = agent_config.load(plan.backend.docs, among=settings.layers)
         found: dict[str, Any] = {
@@ -103,16 +112,17 @@ class LeafTask:
             "language": plan.backend.language,
             "contract": render_leafspec(self.spec, plan.backend),
             "frame": self.frame(settings).shown,
+            "admission": None if admission is None else dict(admission),
         }
         if prompt:
             messages = render_prompt(self.spec, plan.backend, config)
             found["messages"] = [{"role": m.role, "content": m.text} for m in messages]
-        return found
+        return {**found, "content_sha": content_hash(found)}
 
     def solution(self) -> str | None:
         """Return the body of the library's leaf as a reply could give it, None where it has no text."""
         leaf = self.leaves[self.spec.key]
-        if leaf.inline:
+        if leaf.listed:
             return None
         return leaf_body(leaf, self.plan.backend.signature(self.spec))
 

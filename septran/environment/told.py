@@ -74,3 +74,29 @@ class Explained(Document):
     SCHEMA: ClassVar[str] = "septran.explain/1"
     code: str
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured(Document):
+    """What a submission's kernel takes, in microseconds a call; None: not measured, and `reason` says why.
+
+    gain: over the kernel with the library's leaf; speedup: over torch; both with their 95 % interval. reliable: the intervals are narrow.
+    """
+
+    SCHEMA: ClassVar[str] = "septran.measured/1"
+    task: str
+    task_sha: str
+    seed: int
+    rung: str
+    code: str = ""
+    message: str = ""
+    where: str = ""
+    leaf_sha: str = ""
+    threads: int | None = None
+    leaf_us: float | None = None
+    library_us: float | None = None
+    torch_us: float | None = None
+    gain: Mapping[str, Any] | None = None
+    speedup: Mapping[str, Any] | None = None
+    reliable: bool | None = None
+    reason: str = ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from septran.batch.worker import answers
+from septran.environment.bench import measure
 from septran.environment.ledger import record
 from septran.environment.step import Submission, step
 from septran.errors import Failure, SeptranError
@@ -35,9 +36,12 @@ def main() -> int:
 
 
 def judged(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the septran.reward/1 object of a submission, or the septran.error/1 object of why there is none."""
+    """Return the septran.reward/1 or septran.measured/1 object of a submission, or the septran.error/1 object of why there is none."""
+    sent = Submission.from_json(data)
     try:
-        return step(Submission.from_json(data), settings=load()).to_json()
+        if sent.bench:
+            return measure(sent, settings=load()).to_json()
+        return step(sent, settings=load()).to_json()
     except SeptranError as e:
         return Failure.of(e).to_json()
     except Exception as e:  # a bug here must not cost the other submissions

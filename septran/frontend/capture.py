@@ -21,10 +21,13 @@ Mode = Literal["eval", "as-is"]
 LIMIT_S = 120.0
 """Processor seconds for torch and the file together."""
 _BUSY = 3.0  # wall seconds for each of them
+_IDLE_S = 20.0
+"""Wall seconds without any computation after which a file waits for something."""
 MEMORY_BYTES = 8 << 30
 VALUES_BYTES = 64 << 20
 """Inputs and weights of at most this size come back with the graph, as one more family of inputs."""
 _MAX_JSON = 64 << 20
+_LATE_HELP = "a module file builds its module and its inputs, and `forward` computes: nothing waits, sleeps or trains"
 _CHILD = Path(__file__).resolve().parent / "child" / "capture.py"
 
 
@@ -58,7 +61,8 @@ def capture_open(
         folder = Path(name)
         copy = folder / "module.py"
         copy.write_text(text, encoding="utf-8")
-        asked = {"mode": mode, "values_bytes": VALUES_BYTES, "known": sorted(KNOWN)}
+        asked: dict[str, Any] = {"mode": mode, "values_bytes": VALUES_BYTES, "known": sorted(KNOWN)}
+        asked |= {"idle_s": _IDLE_S, "limit_s": limit_s, "wall_s": _BUSY * limit_s}
         config = json.dumps({**asked, **({"open": True} if all_open else {})})
         result = sandbox.run(
             [sys.executable, "-I", _CHILD, copy, folder, config],
@@ -94,7 +98,7 @@ def _ended(path: Path, result: sandbox.SandboxResult) -> ConfigError:
         f"{path}: the file {why} while it was run",
         Span(str(path), 1),
         notes=tuple(lines[-1:]),
-        help="a module file builds its module and its inputs, and does nothing else",
+        help=_LATE_HELP,
     )
 
 
@@ -138,6 +142,8 @@ def _refused(path: Path, data: dict[str, Any]) -> ConfigError:
             span,
             help="what is compiled and judged is the exported graph: `forward` may not depend on who calls it or how often",
         )
+    if what == "late":
+        return ConfigError.of("C134", f"{path}: {message}", span, help=_LATE_HELP)
     told = f"the file raised {message}" if what == "raised" else message
     return ConfigError.of(
         "C134",

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.evaluate import base_name, run_graph
 from septran.aten.graph import Graph, Input, Ref
 from septran.domain import Domain
 from septran.frontend.canon import Canon
-from septran.frontend.whole_domains import LAYOUT, behind, rows_of, wanted_of, whole_numbers
+from septran.frontend.whole_domains import (
+    LAYOUT,
+    behind,
+    paired_of,
+    rows_of,
+    wanted_of,
+    whole_numbers,
+)
 from septran.ir.dtypes import FLOATS
 
 if TYPE_CHECKING:
@@ -70,7 +78,7 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
         else:
             # what an infinite weight gives depends on how torch orders a norm's factors
             found[param] = Domain(specials=specials and one.kind == "user_input")
-    return found
+    return {p: replace(d, paired=paired_of(graph, inputs[names[p]])) for p, d in found.items()}
 
 
 def _casts(canon: Canon, *dtypes: str) -> bool:
@@ -105,7 +113,22 @@ def _probabilities(graph: Graph) -> frozenset[str]:
         if not found or _accepts(graph, shares):
             break
         shares |= behind(graph, {n for n, a in found.items() if a in kinds}) & floats
-    return shares
+    return shares | _places_in_rows(graph, shares)
+
+
+def _places_in_rows(graph: Graph, shares: frozenset[str]) -> frozenset[str]:
+    """Return the input that says which part of a row is read (`q` of a quantile): torch has no value beyond the row's ends."""
+    import numpy as np
+
+    read = {n.named["index"].name for n in graph.nodes if base_name(n.op) == "gather"}
+    own = {i.name: i.meta.dtype for i in graph.inputs if i.meta.dtype in ("float32", "float64")}
+    computed = sorted(behind(graph, read) & own.keys() - shares)
+    for name in computed:
+        values = np.frombuffer(graph.values.get(name, b""), dtype=own[name])
+        within = len(values) and values.min() >= 0 and values.max() <= 1
+        if within and not _accepts(graph, shares) and _accepts(graph, shares | {name}):
+            return frozenset((name,))
+    return frozenset()
 
 
 def _accepts(graph: Graph, shares: frozenset[str]) -> bool:
@@ -113,7 +136,7 @@ def _accepts(graph: Graph, shares: frozenset[str]) -> bool:
     values = {n: t.abs() if n in shares else t * 9 for n, t in _units(graph)[0].items()}
     try:
         run_graph(graph, values)
-    except RuntimeError:
+    except (RuntimeError, IndexError):
         return False
     return True
 

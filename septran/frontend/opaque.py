@@ -56,7 +56,7 @@ def _unstored(metas: Mapping[str, Meta], names: Iterable[str]) -> str:
         if name not in metas:
             return f"{name} is no tensor"
         if not storable(metas[name].dtype):
-            return f"{name} has dtype {metas[name].dtype}"
+            return f"{name} has dtype {metas[name].dtype}, which no kernel stores"
         if not metas[name].elements:
             return f"{name} has no elements"
     return ""

@@ -26,12 +26,20 @@ NOTHING_HELP = (
 _VALUES = "data-dependent shapes and Python branches on values have no graph"
 _EXPORTS = (
     (
+        r"MemoryError|can't allocate memory|not enough memory",
+        "the file asks for more memory than there is: smaller inputs and weights say the same",
+    ),
+    (
         r"^bincount: the size",
         "`(x[:, None] == torch.arange(n)).sum(0)` counts n numbers, whatever x holds",
     ),
     (
         r"^(nonzero|nonzero_numpy|index|masked_select|argwhere|_?unique\w*): the size",
         "a kernel's sizes are known before it runs: keep every element (`torch.where(mask, x, 0)`), or take a number of them that is known (`torch.topk`)",
+    ),
+    (
+        r"another kind of tensor",
+        "a state keeps its shape and dtype: make it as large as it gets, and write a part of it",
     ),
     (
         r"uninitialized parameter|LazyModule",

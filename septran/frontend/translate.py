@@ -107,6 +107,8 @@ def _start(graph: Graph) -> tuple[Builder, dict[str, Any], list[Given]]:
         shape = one.meta.shape or (1,)
         given.append(Given(name=name, kind=kind, shape=shape, dtype=one.meta.dtype))
         builder.dtypes[name] = one.meta.dtype
+        if not storable(one.meta.dtype):
+            builder.foreign[name] = one.meta.dtype
         view = View.of(name, shape)
         env[one.name] = view if one.meta.shape else view.reshape(())
     return builder, env, given
@@ -128,7 +130,7 @@ def _translated(graph: Graph, found: tuple[Part, ...]) -> Canon:
                 env[node.name] = _node(builder, node, env)
                 done += 1
         except NoForm as e:
-            missing.append(_told(graph, node, str(e)))
+            missing.append(_told(graph, node, str(e), tried=isinstance(item, Part)))
             failed |= _nodes(graph, item)
             env.update({n: _stand_in(builder, x) for n, x in _nodes(graph, item).items()})
     for name, why in _complex_results(graph, env).items():
@@ -168,8 +170,12 @@ def _opaque(
 ) -> dict[str, View]:
     """Return the results of an opaque leaf: one node for each, all of one text; operands are whole tensors."""
     random = [n for n in part.nodes if draws_numbers(n)]
-    if random or (why := part.refusal(graph)):
-        raise NoForm(_NO_NUMBERS if random else f"no Task Lang form yet, and {why}")
+    if random:
+        raise NoForm(_NO_NUMBERS)
+    if why := part.refusal(graph):
+        raise NoForm(
+            why if why.endswith("no kernel stores") else f"no Task Lang form yet, and {why}"
+        )
     stored = dict(shapes) | {o.name: o.shape for o in builder.ops}
     ins: dict[str, View] = {}
     for name in part.reads:
@@ -231,18 +237,28 @@ def _node(builder: Builder, node: Node, env: Mapping[str, Any]) -> Any:
         raise NoForm(_NO_NUMBERS)
     if name not in STEPS:
         node = as_taken(node, builder.declared)
+    _readable(builder, node, env)
     args = Args({k: _value(v, env) for k, v in node.named.items()})
     row = row_of(builder, node, args)
     if row is None:
         raise NoForm(f"no Task Lang form yet{closest(name, ROWS)}")
     for meta in node.results:
         if meta is not None and not (storable(meta.dtype) or is_complex(meta.dtype)):
-            raise NoForm(f"dtype {meta.dtype}")
+            raise NoForm(f"dtype {meta.dtype}, which no kernel stores")
     line, args, back = as_line(name, node, args)
     found = back(row(builder, line, args))
     if isinstance(found, View | Pair) and not node.many and found.shape != node.meta.shape:
         raise NoForm(f"its form gives shape {found.shape}, torch {node.meta.shape}")
     return found
+
+
+def _readable(builder: Builder, node: Node, env: Mapping[str, Any]) -> None:
+    """Raise NoForm where a node reads an input or a weight of a dtype that no kernel has; rows tell complex ones."""
+    for name in node.refs() if any(node.results) else ():  # what has none asserts
+        view = env[name]
+        dtype = builder.foreign.get(view.source, "") if isinstance(view, View) else ""
+        if dtype and not is_complex(dtype):
+            raise NoForm(f"{clean_name(name)} has dtype {dtype}, which no kernel stores")
 
 
 def _value(value: Any, env: Mapping[str, Any]) -> Any:
@@ -284,7 +300,7 @@ def nobodys(graph: Graph, node: Node, why: str) -> Diagnostic:
         if random or allowed(node.op)
         else "; the judge does not run it, so it is not torch's either"
     )
-    return _told(graph, node, _NO_NUMBERS if random else why + unjudged)
+    return _told(graph, node, _NO_NUMBERS if random else why + unjudged, tried=True)
 
 
 def draws_numbers(node: Node) -> bool:
@@ -292,7 +308,8 @@ def draws_numbers(node: Node) -> bool:
     return _RANDOM.search(base_name(node.op)) is not None
 
 
-def _told(graph: Graph, node: Node, why: str) -> Diagnostic:
+def _told(graph: Graph, node: Node, why: str, *, tried: bool = False) -> Diagnostic:
+    """Return the diagnostic of a node. tried: a writer or torch was to have it, and may not."""
     reads = []
     known = {i.name: i.meta for i in graph.inputs}
     known |= {n.name: n.results[0] for n in graph.nodes if not n.many and n.results[0]}
@@ -307,12 +324,38 @@ def _told(graph: Graph, node: Node, why: str) -> Diagnostic:
         message=f"{base_name(node.op)}{where} ({node.name}): {why}",
         span=Span(graph.file, node.line or 1, column, width),
         notes=(f"this node reads {', '.join(reads)}",) if reads else (),
-        help=_help(node, why),
+        help=(allowed(node.op) and _at_edge(graph)) or _help(node, why, tried),
     )
 
 
-def _help(node: Node, why: str) -> str:
-    if why != _NO_NUMBERS and allowed(node.op):
+def _at_edge(graph: Graph) -> str:
+    """Return what to do about inputs, weights or results of a module that no kernel can have, whoever writes it; "" where none is."""
+    read = {name for n in graph.nodes for name in n.refs()}
+    found = [(i.name, i.meta.dtype, "give the module") for i in graph.inputs if i.name in read]
+    for output in graph.outputs:
+        if isinstance(output.value, Ref):
+            name = output.value.name
+            found.append((name, graph.meta_of(name).dtype, "return"))
+    for name, dtype, verb in found:
+        if is_complex(dtype):
+            other = f"torch.view_as_real of {clean_name(name)}"
+        elif not storable(dtype):
+            other = (
+                f"{clean_name(name)} as int32"
+                if "int" in dtype
+                else f"{clean_name(name)} as float32"
+            )
+        else:
+            continue
+        return (
+            f"{verb} {other}: no kernel reads or writes {dtype}, and no writer and no fallback changes that "
+            '(from Python fallback="torch" leaves the whole module to torch)'
+        )
+    return ""
+
+
+def _help(node: Node, why: str, tried: bool) -> str:
+    if why != _NO_NUMBERS and allowed(node.op) and not tried:
         return (
             "`--writer llm` (or command:PROGRAM) lets a model write this part as one opaque leaf, which is judged as any "
             'other; `--fallback torch` (from Python fallback="torch") leaves this part to torch'

@@ -7,7 +7,7 @@ a kernel that has them written into it would go wrong when somebody loads other 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from septran.aten.evaluate import base_name
 from septran.aten.graph import Graph, Input, Node, Ref
@@ -50,7 +50,43 @@ def whole_numbers(
         # torch has no value for a zero; where the file has one all the same, torch says so
         nonzero="nonzero" in wanted and not bool((values == 0).any()),
         rising="rising" in wanted,
+        # where the file itself writes twice to a place, its kernel has to
+        distinct="distinct" in wanted and _distinct(values.reshape(one.meta.shape or (1,))),
     )
+
+
+def _distinct(values: Any) -> bool:
+    import numpy as np
+
+    rows = np.sort(values.reshape(-1, values.shape[-1]), axis=1)
+    return bool((np.diff(rows, axis=1) != 0).all())
+
+
+def paired_of(graph: Graph, one: Input) -> Literal["", "halves", "neighbours"]:
+    """Return what the last dim of the file's own input, or of a buffer, repeats: numbers that are no two the same by chance."""
+    import numpy as np
+
+    raw, shape = graph.values.get(one.name), one.meta.shape
+    if (
+        not raw
+        or one.kind == "parameter"
+        or not shape
+        or shape[-1] % 2
+        or one.meta.dtype not in FLOATS
+    ):
+        return ""
+    bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[len(raw) // one.meta.elements]
+    lines = np.frombuffer(raw, dtype=bits).reshape(-1, shape[-1])
+    half = shape[-1] // 2
+    if len(np.unique(lines)) < _MANY:
+        return ""
+    if (lines[:, :half] == lines[:, half:]).all():
+        return "halves"
+    return "neighbours" if (lines[:, ::2] == lines[:, 1::2]).all() else ""
+
+
+_MANY = 8
+"""From how many different numbers on that lines repeat is no chance."""
 
 
 def _ends(values: Any) -> tuple[int, int]:
@@ -60,18 +96,22 @@ def _ends(values: Any) -> tuple[int, int]:
 def wanted_of(graph: Graph) -> Mapping[str, frozenset[str]]:
     """Return input -> what torch wants of its whole numbers besides a range.
 
-    nonzero: something is divided by what is made of them. rising: they are where bags begin, in whatever layout.
+    nonzero: something is divided by what is made of them. rising: they are where bags begin, in whatever layout. distinct: they are where
+    something is written to, in whatever layout, and torch does not say what stays where two of them are the same.
     """
-    divisors, ends = set[str](), set[str]()
+    divisors, ends, places = set[str](), set[str](), set[str]()
     for node in graph.nodes:
         if _divides(node):
             divisors |= _named(node, "other")
         elif base_name(node.op) == "embedding_bag":
             ends |= _named(node, "offsets")
+        elif _overwrites(node):
+            places |= _named(node, "index") | _listed(node, "indices")
     found: dict[str, frozenset[str]] = {}
     for name, words in (
         ("nonzero", behind(graph, divisors)),
         ("rising", _as_they_are(graph, ends)),
+        ("distinct", _as_they_are(graph, places)),
     ):
         for one in graph.inputs:
             if one.name in words:
@@ -101,6 +141,24 @@ def _divides(node: Node) -> bool:
     return whole and base_name(node.op) in _DIVISIONS
 
 
+_WRITES = ("index_copy", "scatter", "index_fill", "index_put")
+
+
+def _overwrites(node: Node) -> bool:
+    """Return whether a node writes to places without adding to what is there."""
+    adds = node.named.get("accumulate") or node.named.get("reduce")
+    return base_name(node.op).removesuffix("_") in _WRITES and not adds
+
+
+def _listed(node: Node, argument: str) -> set[str]:
+    """Return the only index that is among these: of several, two may be the same as long as pairs of them are not."""
+    value = node.named.get(argument)
+    found = (
+        [v.name for v in value if isinstance(v, Ref)] if isinstance(value, (tuple, list)) else []
+    )
+    return set(found) if len(found) == 1 else set()
+
+
 def _named(node: Node, argument: str) -> set[str]:
     value = node.named.get(argument)
     return {value.name} if isinstance(value, Ref) else set()
@@ -111,7 +169,7 @@ def behind(graph: Graph, names: set[str]) -> set[str]:
     found = set(names)
     for node in reversed(graph.nodes):
         if node.name in found:
-            found |= {v.name for v in node.named.values() if isinstance(v, Ref)}
+            found |= set(node.refs())
     return found
 
 

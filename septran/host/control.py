@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 GO, DONE, ORDER, PLACEMENT, COUNT, SEED, RECEIPT, WITHOUT = range(8)
 READY, ENVIRONMENT, THREADS, PARAMS, PLACEMENTS, DEPTH, VARIANT, MOVES = range(8, 16)
-WINDOW, TABLE, ROW = 16, 528, 7
+WINDOW, TABLE, ROW = 16, 528, 10
 MAX_PARAMS, MAX_PLACEMENTS, MAX_THREADS = 512, 3, 1024
 STEP = 64
-CONTROL_BYTES, TEXT_BYTES = 94208, 65536
+CONTROL_BYTES, TEXT_BYTES = 131072, 65536
 ROOM_BYTES = 256 << 20
 CALL, SLOT, MOVED = 1, 2, 3
 SETTINGS_LEFT = 8
@@ -23,7 +23,9 @@ class Row:
     """Where one tensor lies for one placement. All in bytes but `windows`, places STEP bytes apart.
 
     offset: of its pages in the file of the inputs or of the outputs. lead: before it in its first page. unit: what its address is
-    a multiple of wherever it lies, a power of two.
+    a multiple of wherever it lies, a power of two. source, source_pages: of a tensor that is read and written, where in the inputs' file it is
+    filled from before a call; its windows are places there, and it keeps what it holds in a call with no such window. every: calls of a slot
+    from one filling to the next.
     """
 
     offset: int
@@ -33,8 +35,14 @@ class Row:
     windows: int
     written: bool
     unit: int = 1
+    source: int = 0
+    source_pages: int = 0
+    every: int = 1
 
     def words(self) -> tuple[int, ...]:
         """Return the row as the host reads it."""
         kind = int(self.written)
-        return (self.offset, self.pages, self.lead, self.nbytes, self.windows, kind, self.unit)
+        return (
+            *(self.offset, self.pages, self.lead, self.nbytes, self.windows, kind, self.unit),
+            *(self.source, self.source_pages, self.every),
+        )

@@ -37,6 +37,7 @@ static volatile uint64_t *control;
 static uint64_t plan[CONTROL_BYTES / 8]; /* read once */
 static char *text;
 static char *place[MAX_PLACEMENTS][MAX_PARAMS];
+static const char *source[MAX_PARAMS]; /* for the first placement */
 
 struct block {
   char *base;
@@ -47,9 +48,19 @@ static struct block scratch[MAX_THREADS][USES];
 static struct block heap[MAX_THREADS];
 static int in_slot;
 static uint64_t calls; /* judged ones */
+static int tiles;
+int st_tiles(void) { return tiles; } /* whether a kernel may use matrix tiles, asked for before the filter */
 
 static const uint64_t *row(uint64_t placement, uint64_t param) {
   return plan + TABLE + (placement * MAX_PARAMS + param) * ROW;
+}
+/* Where a tensor lies in a call. What is read and written is filled first, unless there is no such window: then it keeps what it holds. */
+static char *placed(uint64_t which, uint64_t i, uint64_t window) {
+  const uint64_t *r = row(which, i);
+  const int here = window < r[WINDOWS];
+  if (which || !source[i]) return place[which][i] + (here ? window : 0) * STEP;
+  if (here) memcpy(place[0][i], source[i] + window * STEP, r[BYTES]);
+  return place[0][i];
 }
 static size_t up(size_t bytes, size_t unit) { return (bytes + unit - 1) & ~(unit - 1); }
 static uint64_t mix(uint64_t x) {
@@ -247,6 +258,7 @@ static __attribute__((noinline)) void overwrite_stack(size_t bytes) {
 static inline void reset_registers(void) {
   _mm_setcsr(0x1f80);
   __asm__ volatile("fninit");
+  if (tiles) __asm__ volatile(".byte 0xc4, 0xe2, 0x78, 0x49, 0xc0"); /* tilerelease: no kernel finds what another one left there */
 #ifdef __AVX512F__
 #define CLEAR(n) "vpxord %%zmm" #n ", %%zmm" #n ", %%zmm" #n "\n\t"
   __asm__ volatile(CLEAR(16) CLEAR(17) CLEAR(18) CLEAR(19) CLEAR(20) CLEAR(21) CLEAR(22) CLEAR(23)
@@ -404,10 +416,7 @@ static void ring(volatile uint32_t *word) {
 static void one_call(void) {
   void *args[MAX_PARAMS];
   const uint64_t which = control[PLACEMENT] % MAX_PLACEMENTS;
-  for (uint64_t i = 0; i < plan[PARAMS]; ++i) {
-    const uint64_t window = control[WINDOW + i];
-    args[i] = place[which][i] + (window < row(which, i)[WINDOWS] ? window : 0) * STEP;
-  }
+  for (uint64_t i = 0; i < plan[PARAMS]; ++i) args[i] = placed(which, i, control[WINDOW + i]);
   in_slot = 0;
   ++calls;
   /* what the host's own calls have left right below here is a pattern, too, where variables nobody set would hold it */
@@ -425,8 +434,8 @@ static void slot(void) {
   for (uint64_t n = 0; n < count; ++n) {
     for (uint64_t i = 0; i < plan[PARAMS]; ++i) {
       const uint64_t windows = row(0, i)[WINDOWS];
-      args[i] = place[0][i];
-      if (windows > 1) args[i] = place[0][i] + (uint64_t)(((unsigned __int128)mix(h + i) * windows) >> 64) * STEP;
+      const int keeps = source[i] && n % row(0, i)[EVERY];
+      args[i] = placed(0, i, keeps ? ~0ull : windows > 1 ? (uint64_t)(((unsigned __int128)mix(h + i) * windows) >> 64) : 0);
     }
     if (!without) st_entry(args);
     reset_registers();
@@ -449,6 +458,9 @@ int main(int argc, char **argv) {
 #ifdef __x86_64__
   prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0); /* before the threads, which inherit it */
 #endif
+#if defined(__x86_64__) && !defined(ST_EMULATED)
+  tiles = !syscall(__NR_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XTILEDATA */);
+#endif
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
@@ -463,6 +475,7 @@ int main(int argc, char **argv) {
       const uint64_t *r = row(which, i);
       const int rights = r[KIND] ? PROT_READ | PROT_WRITE : PROT_READ;
       place[which][i] = guarded(r[PAGES], rights, MAP_SHARED, atoi(argv[r[KIND] ? 3 : 2]), r[OFFSET]) + r[LEAD];
+      if (!which && r[SOURCE_PAGES]) source[i] = guarded(r[SOURCE_PAGES], PROT_READ, MAP_SHARED, atoi(argv[2]), r[SOURCE]);
     }
   const int anonymous = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   for (uint64_t t = 0; t < plan[THREADS]; ++t) {

@@ -30,9 +30,12 @@ enum {
   LEAD = 2,         /* bytes before the tensor in its first page */
   BYTES = 3,        /* of the tensor */
   WINDOWS = 4,      /* so many places STEP bytes apart where the tensor may lie; 1 = one */
-  KIND = 5,         /* 0 input, 1 output */
+  KIND = 5,         /* 0 input, 1 output, or both */
   UNIT = 6,         /* what its address is a multiple of, a power of two */
-  ROW = 7,
+  SOURCE = 7,       /* of what is both: the offset in the inputs' file of what it is filled with before a call, from one of WINDOWS places there */
+  SOURCE_PAGES = 8, /* bytes of it; 0 = it is never filled */
+  EVERY = 9,        /* calls of a slot from one filling to the next; between them it keeps what it holds */
+  ROW = 10,
   /* moved: what varies, and what was seen */
   VARY_UNIT = 1,    /* the rounding mode; seen: that, or flushed denormals */
   VARY_LEVEL = 2,   /* whether the call is made inside of a parallel region */
@@ -42,7 +45,7 @@ enum {
   MAX_PARAMS = 512,
   MAX_PLACEMENTS = 3,
   STEP = 64,
-  CONTROL_BYTES = 94208,
+  CONTROL_BYTES = 131072,
   ROOM_BYTES = 268435456, /* for scratch and for allocations, per thread and use; untouched pages cost nothing */
   TEXT_BYTES = 65536, /* what a simulator says, from CONTROL_BYTES on, ended by a zero */
 };

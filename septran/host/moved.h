@@ -29,7 +29,7 @@ static size_t lead(uint64_t round, uint64_t odd, size_t unit) {
  * allocators place them; in the order of the parameters or the other way round. */
 static void lay_out(uint64_t number, uint64_t seed, void **args) {
   const uint64_t kind = number % 4, round = number / 4, draw = mix(seed + number), count = plan[PARAMS];
-  const int backwards = draw >> 8 & 1;
+  const int backwards = (number ^ round ^ seed) & 1; /* of two calls that follow each other one: few calls see both orders */
   const uint64_t home = draw % POOLS;
   size_t begin = 0;
   char *next = pool[home] + (draw >> 16) % SHIFTS * PAGE;
@@ -109,7 +109,8 @@ static void moved(void) {
   for (; number < count; ++number) {
     lay_out(number, seed, args);
     for (uint64_t i = 0; i < plan[PARAMS]; ++i)
-      if (row(0, i)[KIND]) memset(args[i], POISON, row(0, i)[BYTES]);
+      if (source[i]) memcpy(args[i], source[i], row(0, i)[BYTES]); /* read and written */
+      else if (row(0, i)[KIND]) memset(args[i], POISON, row(0, i)[BYTES]);
       else memcpy(args[i], place[0][i], row(0, i)[BYTES]);
     moved_call(number, seed, how, args);
     uint64_t h = 0;

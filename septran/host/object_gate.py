@@ -28,7 +28,7 @@ _WRITE, _ALLOC, _EXECUTE, _THREAD = 1, 2, 4, 0x400
 _IFUNC = 10
 _RELOCATABLE, _SHARED = 1, 3
 _SYMBOLS, _DYNAMIC = 2, 11
-RUNTIME = frozenset({"st_scratch", "st_fresh", "st_say", "_GLOBAL_OFFSET_TABLE_"})
+RUNTIME = frozenset({"st_scratch", "st_fresh", "st_tiles", "st_say", "_GLOBAL_OFFSET_TABLE_"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,6 +182,11 @@ class Prim:
         """Return `axis=` counted from the front of an operand of `rank` dims, its last one where none is named."""
         return int(str(self.attr("axis", -1))) % rank
 
+    def axes(self, rank: int) -> tuple[int, ...]:
+        """Return all of `axis=`, as `axis` counts them; bind leaves each primitive one."""
+        found = self.attr("axis", -1)
+        return found if isinstance(found, tuple) else (self.axis(rank),)
+
     @property
     def op(self) -> str:
         """Return `op=`, "" where there is none."""

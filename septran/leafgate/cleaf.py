@@ -27,6 +27,7 @@ def print_body(body: str, *, names: tuple[str, ...], of: str, threads: bool = Fa
     tree = parser.block()
     if parser.now.kind != "end":
         parser.refuse("the text leaves the function", "return the body only")
+    parser.settle()
     return text_of(tree, indents(body))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from septran import assets, spanyaml
+from septran.leafgate.addresses import Called, Origins, Type, Value
 
 TYPE, TYPE_TEMPLATE, FUNCTION, FUNCTION_TEMPLATE = (
     "type",
@@ -50,12 +51,30 @@ class Language:
     pragmas: re.Pattern[str]
     threads: re.Pattern[str]
     """pragmas that start threads: only where the contract allows them."""
+    unroll: str
+    """how its compiler spells the pragma that unrolls a loop."""
+    loops: str
+    """which pragmas a loop may have, in words."""
+    imprecise: Mapping[str, str]
+    """functions that are refused for their error: name -> what is written instead."""
     namespaces: tuple[str, ...]
     plain_c: bool
     storage: frozenset[str]
     """words before a declaration besides const, constexpr and static constexpr: __shared__."""
     arrays: frozenset[str]
     """macros of the runtime that declare an array: NAME(type, name, size)."""
+    addressed: frozenset[str]
+    """functions of the runtime, and members, that may be given an address."""
+    of_views: frozenset[str]
+    """functions of the runtime that may be given an array of views."""
+    pointing: frozenset[str]
+    """functions of the runtime that return an address inside the view they are given."""
+    pointers: frozenset[str]
+    """members that are addresses: of a view's first element."""
+    inner_arrays: frozenset[str]
+    """members that are arrays."""
+    views: frozenset[str]
+    """types whose values hold an address."""
     examples: Mapping[str, str]
     """what the documents' examples declare for themselves: name -> the line."""
 
@@ -85,10 +104,19 @@ def language(name: str) -> Language:
         members=str(value["members"]),
         pragmas=re.compile("|".join(value["pragmas"])),
         threads=re.compile("|".join(value.get("thread_pragmas") or ["(?!)"])),
+        unroll=str(value.get("unroll") or "unroll"),
+        loops=str(value.get("loops") or ""),
+        imprecise=dict(value.get("imprecise") or {}),
         namespaces=tuple(value.get("namespaces") or ()),
         plain_c=bool(value.get("plain_c")),
         storage=frozenset(value.get("storage") or ()),
         arrays=frozenset(value.get("arrays") or ()),
+        addressed=frozenset(str(value.get("addressed") or "").split()),
+        of_views=frozenset(str(value.get("of_views") or "").split()),
+        pointing=frozenset(str(value.get("pointing") or "").split()),
+        pointers=frozenset(str(value.get("pointers") or "").split()),
+        inner_arrays=frozenset(str(value.get("inner_arrays") or "").split()),
+        views=frozenset(str(value.get("views") or "").split()),
         examples=dict(value.get("examples") or {}),
     )
 
@@ -117,21 +145,49 @@ class Scopes:
     def __init__(self, of: Language, params: tuple[str, ...]) -> None:
         """params: the leaf's arguments."""
         self._of = of
+        self.origins = Origins()
         self._open: list[dict[str, str]] = [dict.fromkeys(params, VARIABLE)]
+        self._values: list[dict[str, Value | Called | Type]] = [
+            {name: self._operand() for name in params}
+        ]
         self.using: tuple[str, ...] = ()
         """namespaces of `using namespace st;`: their st:: may be left out; printed names have it."""
+
+    def _operand(self) -> Value:
+        return Value(inside=self.origins.object(), data=self.origins.holder(self.origins.object()))
 
     def enter(self) -> None:
         """Open a scope."""
         self._open.append({})
+        self._values.append({})
 
     def leave(self) -> None:
         """Close the innermost scope."""
         self._open.pop()
+        self._values.pop()
 
-    def declare(self, name: str, kind: str) -> None:
-        """Give a name of the innermost scope its kind."""
+    def declare(self, name: str, kind: str, value: Value | Called | Type | None = None) -> None:
+        """Give a name of the innermost scope its kind, and what is known of its value."""
         self._open[-1][name] = kind
+        self._values[-1][name] = value or Value()
+
+    def value(self, name: str) -> Value:
+        """Return what is known of a variable's value."""
+        found = self._known(name)
+        return found if isinstance(found, Value) else Value()
+
+    def called(self, name: str) -> Called:
+        """Return what a lambda of the leaf's own takes and gives."""
+        found = self._known(name)
+        return found if isinstance(found, Called) else Called()
+
+    def type_of(self, name: str) -> Type:
+        """Return what a name for a type stands for."""
+        found = self._known(name)
+        return found if isinstance(found, Type) else Type()
+
+    def _known(self, name: str) -> Value | Called | Type | None:
+        return next((scope[name] for scope in reversed(self._values) if name in scope), None)
 
     def own(self, name: str) -> str:
         """Return the kind of a name of the leaf's own, "" when it has none."""

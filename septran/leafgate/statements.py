@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from septran.leafgate import names as n
+from septran.leafgate.address_rules import MADE_OF, Declared
+from septran.leafgate.addresses import SOMEWHERE, Called, Param, Type, Value
 from septran.leafgate.expressions import Expressions
 from septran.leafgate.layout import Tree, Word
 from septran.leafgate.names import Language, Scopes
+from septran.leafgate.pragmas import spelled
 from septran.leafgate.tokens import Token
 from septran.leafgate.type_names import INSTEAD
 
@@ -32,8 +37,10 @@ class Statements(Expressions):
         """As `Expressions`."""
         super().__init__(tokens, language, scopes)
         self.threads = threads
-        self.returned = False
-        """whether the lambda here returns an address"""
+        self.returned = 0
+        """how many levels the address has that the lambda here returns"""
+        self.declared = ("", Declared())
+        """the name that was declared last, and how"""
         self.constants: set[str] = set()
         """names that were declared constexpr"""
         self.fills_arrays = language.plain_c or bool(language.storage)
@@ -122,17 +129,15 @@ class Statements(Expressions):
             self.refuse(
                 f"#pragma {words[:40]}", "this leaf is called by one thread of many and starts none"
             )
-        if not self.language.pragmas.fullmatch(words) and not self.language.threads.fullmatch(
-            words
-        ):
-            self.refuse(
-                f"#pragma {words[:40]}",
-                f"known: {self.language.pragmas.pattern.replace('|', ', ')}",
-            )
+        said = spelled(
+            words, self.language, self.constants, lambda name: self.scopes.own(name) == n.VARIABLE
+        )
+        if not said:
+            self.refuse(f"#pragma {words[:60]}", self.language.loops)
         self.next()
         if self.now.text not in _LOOPS and self.now.kind != "pragma":
             self.refuse("a pragma that stands before no loop")
-        return [Word(f"#pragma {words}", token.line), self._statement()]
+        return [Word(f"#pragma {said}", token.line), self._statement()]
 
     def _body(self) -> Tree:
         """Take what a loop or an if governs; braces are added where there are none."""
@@ -152,7 +157,8 @@ class Statements(Expressions):
                 "a declaration inside `if (..)` or `while (..)`", "declare before the statement"
             )
         tree: Tree = [open_, self.expression(), self.eat(")", "<")]
-        self.no_place(self.is_address)
+        self.no_place(self.value.address)
+        self.no_number(self.value)
         return tree
 
     def _if(self) -> Tree:
@@ -197,12 +203,15 @@ class Statements(Expressions):
         else:
             tree += [self.expression() if self.now.text != ";" else [], self.eat(";", "<")]
         if self.tokens[self.at - 1].text != ":":
-            self.is_address = False
+            self.value = Value()
             tree += [self.expression() if self.now.text != ";" else [], self.eat(";", "<")]
-            self.no_place(self.is_address)
+            self.no_place(self.value.address)
+            self.no_number(self.value)
             tree.append(self.expression() if self.now.text != ")" else [])
         else:
-            tree.append(self.assignment().tree)
+            part = self.assignment()
+            tree.append(part.tree)
+            self._each_of(part.value)
         tree += [self.eat(")", "<"), self._body()]
         self.scopes.leave()
         return tree
@@ -214,7 +223,7 @@ class Statements(Expressions):
         if not self.lambdas:
             self.refuse("a leaf returns no value", "store it")
         tree: Tree = [word, self.expression(), self.eat(";", "<")]
-        self.returned = self.returned or self.is_address
+        self.returned = max(self.returned, len(self.value.levels))
         return tree
 
     # ---- declarations
@@ -235,9 +244,9 @@ class Statements(Expressions):
             return Word("", line, "-")
         name = self._new_name()
         equals = self.eat("=")
-        (self.numbers.add if self.is_number() else self.numbers.discard)(name.text)
+        kind = self.declared_type()
         tree: Tree = [Word("using", word.line), name, equals, self.type(), self.eat(";", "<")]
-        self.scopes.declare(name.text, n.TYPE)
+        self.scopes.declare(name.text, n.TYPE, Type(number=kind.number, view=kind.view))
         return tree
 
     def _new_name(self, style: str = " ") -> Word:
@@ -252,7 +261,8 @@ class Statements(Expressions):
     def _array_macro(self) -> Tree:
         tree: list[Tree] = [self.word(), self.eat("(", "-"), self.type(), self.eat(",", "<")]
         name = self._new_name()
-        self.scopes.declare(name.text, n.VARIABLE)
+        own = self.scopes.origins.object()
+        self.scopes.declare(name.text, n.VARIABLE, Value((own,), inside=own))
         tree += [
             name,
             self.eat(",", "<"),
@@ -299,10 +309,10 @@ class Statements(Expressions):
             )
         if len(set(seen)) != len(seen) or (self.language.plain_c and "constexpr" in seen):
             self.refuse(token=start)
-        guessed = self._holds_auto()
+        guessed, kind = self._holds_auto(), self.declared_type()
         tree.append(self.type(auto=True))
         while True:
-            tree.append(self._declarator(guessed, loop, seen))
+            tree.append(self._declarator(guessed, loop, seen, kind))
             if loop and self.now.text == ":":
                 tree.append(self.eat(":"))
                 return tree
@@ -330,7 +340,7 @@ class Statements(Expressions):
             ahead += 1
         return self.peek(ahead).text == "auto"
 
-    def _declarator(self, guessed: bool, loop: bool, seen: list[str]) -> Tree:
+    def _declarator(self, guessed: bool, loop: bool, seen: list[str], kind: Declared) -> Tree:
         """Take a name with its value; one without a value is zero, where each thread has its own.
 
         What a variable holds that nobody set is another thing in a test, in an emulation and on a device.
@@ -352,28 +362,28 @@ class Statements(Expressions):
         is_lambda = guessed and not pointer and self.now.text == "=" and self.peek().text == "["
         self.scopes.declare(name.text, n.LAMBDA if is_lambda else n.VARIABLE)
         (self.constants.add if "constexpr" in seen else self.constants.discard)(name.text)
-        is_pointer = (pointer and not reference) or self.now.text == "["
-        (self.addresses.add if is_pointer else self.addresses.discard)(name.text)
+        rows = 0
         while self.now.text == "[":
             tree.append(self.eat("[", "-"))
+            rows += 1
             if self.now.text != "]":
                 counted = self.fills_arrays and counted and self._is_constant_extent()
                 tree.append(self.conditional().tree)
             tree.append(self.eat("]", "<"))
+        kind = replace(kind, pointer=pointer and not reference, reference=reference, rows=rows)
+        self.value = Value()
         if self.now.text == "=":
             tree.append(self.word())
             if is_lambda:
                 tree.append(self.lambda_())
-                if self.is_address:  # what it returns
-                    self.addresses.add(name.text)
-            elif self.now.text == "{":
-                tree.append(self.braced())
-                self.no_place(is_pointer and self.is_address)
-            else:
-                value = self.assignment()
-                if (guessed or self.language.plain_c) and value.address:
-                    self.addresses.add(name.text)
-                tree.append(value.tree)
+                self.scopes.declare(name.text, n.LAMBDA, self.returns)
+                return tree
+            if guessed and self.now.text == "{":
+                self.refuse("a list of a guessed type", "name the array's type")
+            listed = self.now.text == "{"
+            tree.append(self.braced() if listed else self._first_value())
+            if listed and self.language.plain_c and not rows:
+                self.value = Value()  # a tile, which is more than its address
         elif self.now.text == "{" and not self.language.plain_c:
             tree.append(self.braced("-"))
         elif self.now.text == "(":
@@ -382,7 +392,20 @@ class Statements(Expressions):
             self.refuse("auto without a value")
         elif counted and not (reference or shared or (loop and self.now.text == ":")):
             tree.append(Word("= {0}", 0) if self.language.plain_c else Word("{}", 0, "-"))
+        self.declared = (name.text, kind)
+        if not (loop and self.now.text == ":"):
+            self.declare(name.text, kind, self.value)
         return tree
+
+    def _first_value(self) -> Tree:
+        part = self.assignment()
+        self.value = part.value
+        return part.tree
+
+    def _each_of(self, value: Value) -> None:
+        """Declare the variable of a loop over a range."""
+        name, kind = self.declared
+        self.declare(name, kind, value.element())
 
     def pointer(self) -> Tree:
         """Take `*` or `&` of a declaration, one level."""
@@ -409,36 +432,48 @@ class Statements(Expressions):
         if self.now.text == "<":
             self.refuse("template parameters", "use auto parameters")
         tree.append(self.eat("(", ">"))
+        params: list[Param] = []
         while self.now.text != ")":
-            tree.append(self._parameter())
+            tree.append(self._parameter(params))
             if self.now.text != ",":
                 break
             tree.append(self.eat(",", "<"))
         tree.append(self.eat(")", "<"))
-        if self.now.text == "->":
+        told = self.now.text == "->"
+        if told:
             tree += [self.word(), self.type()]
         if self.now.text != "{":
             self.refuse()
         self.lambdas += 1
-        before, self.returned = self.returned, False
+        before, self.returned = self.returned, 0
         tree.append(self.block())
-        self.is_address, self.returned = self.returned, before
+        if told and self.returned:
+            self.refuse(*MADE_OF)
+        self.returns, self.returned = Called(tuple(params), self.returned), before
         self.lambdas -= 1
         self.scopes.leave()
         self.leave()
         return tree
 
-    def _parameter(self) -> Tree:
+    def _parameter(self, params: list[Param]) -> Tree:
         tree: list[Tree] = []
         if self.now.text == "[" and self.peek().text == "[":
             tree.append(self._attribute())
+        kind = self.declared_type()
         tree.append(self.type(auto=True))
         pointer, held = self.now.text in ("*", "&"), self.now.text == "*"
         if pointer:
             tree.append(self.pointer())
+        changes = pointer and not held and not kind.constant
+        params.append(Param(pointer=held, changes=changes and not kind.number))
         if self.now.kind == "name":
             name = self._new_name("<" if self.tokens[self.at - 1].text in ("*", "&") else " ")
-            self.scopes.declare(name.text, n.VARIABLE)
-            (self.addresses.add if held else self.addresses.discard)(name.text)
+            own = self.scopes.origins
+            value = Value(inside=own.object())
+            if held:
+                value = Value((own.holder(own.object()),), inside=own.object())
+            elif not kind.number:
+                value = replace(value, data=SOMEWHERE if pointer else own.holder(own.object()))
+            self.scopes.declare(name.text, n.VARIABLE, value)
             tree.append(name)
         return tree

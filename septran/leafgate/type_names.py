@@ -6,6 +6,7 @@ import abc
 from typing import NamedTuple, NoReturn
 
 from septran.leafgate import names as n
+from septran.leafgate.addresses import Called, Places, Value
 from septran.leafgate.layout import Tree, Word
 from septran.leafgate.names import Language, Scopes
 from septran.leafgate.refusal import Refusal
@@ -43,11 +44,16 @@ _TEMPLATES = (n.TYPE_TEMPLATE, n.FUNCTION_TEMPLATE, n.VALUE_TEMPLATE)
 
 
 class Part(NamedTuple):
-    """A printed expression and how tightly its outermost operator binds. address: its value is an address."""
+    """A printed expression, how tightly its outermost operator binds, and what is known of its value."""
 
     level: int
     tree: Tree
-    address: bool = False
+    value: Value = Value()
+
+    @property
+    def address(self) -> bool:
+        """Whether its value is an address."""
+        return self.value.address
 
 
 class TypeNames(Cursor, abc.ABC):
@@ -60,12 +66,14 @@ class TypeNames(Cursor, abc.ABC):
         self.scopes = scopes
         self.depth = 0
         self.lambdas = 0
-        self.numbers: set[str] = set()
-        """the leaf's own names for types of numbers"""
-        self.addresses: set[str] = set()
-        """names of pointers and arrays, and of functions and lambdas that return pointers"""
-        self.is_address = False
-        """whether what was taken last is one"""
+        self.value = Value()
+        """what is known of the expression that was taken last"""
+        self.values: list[Value] = []
+        """and of the arguments that were taken last"""
+        self.returns = Called()
+        """and of the lambda"""
+        self.compared: list[tuple[Places, Token, tuple[str, str]]] = []
+        """what the addresses point into that are compared, where, and what is said of several; judged when the whole leaf is known"""
 
     @abc.abstractmethod
     def binary(self, least: int) -> Part:
@@ -174,6 +182,9 @@ class TypeNames(Cursor, abc.ABC):
         near = self.language.similar(path)
         if path in INSTEAD or path in n.KEYWORDS:
             self.refuse(f"{path!r} is not part of a leaf", INSTEAD.get(path, ""), token)
+        if path in self.language.imprecise:
+            instead = f"write {self.language.imprecise[path]}"
+            self.refuse(f"{path} has a larger error than float32 results may have", instead, token)
         if path in self.language.examples:
             near = f"the documents' examples begin with `{self.language.examples[path]}`: write it into the leaf, too"
         elif near and ("::" not in path or path.startswith(("st::", "std::"))):

@@ -47,7 +47,7 @@ def op_file(name: str) -> Path:
 
 
 def backends() -> list[dict[str, Any]]:
-    """Return name, title, arches, dtypes and where of each backend."""
+    """Return name, title, arches, dtypes and where of each backend; here: whether that works on this machine, "no: " and why not."""
     from septran import backends as registry
 
     found = []
@@ -56,6 +56,7 @@ def backends() -> list[dict[str, Any]]:
             backend = registry.get(name)
         except (ImportError, ConfigError):  # `septran doctor` says why
             continue
+        state = backend.available().get("compile" if backend.where == "native" else "emulate")
         found.append(
             {
                 "name": backend.name,
@@ -64,6 +65,7 @@ def backends() -> list[dict[str, Any]]:
                 "arches": list(backend.arches),
                 "dtypes": list(backend.dtypes),
                 "where": backend.where,
+                "here": "yes" if state is None or state.ok else f"no: {state.detail}",
             }
         )
     return found

@@ -7,6 +7,7 @@ decides the Program for every size it is for, and a kernel of it is judged at se
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +24,10 @@ CODE = "C162"
 EDGES = (1, 2, 37, 64, 127)
 """sizes at which a kernel with open dims is judged besides its plan's own: least ones, a tile's, primes"""
 
+_NUMBER = re.compile(r"(?<![\w.])(\d{1,8})(?![\w.])")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|#[^\n]*", re.S)
+_MOST_NAMED = 8
+
 
 def lower_dynamic(plan: Plan) -> Lowered:
     """Return the Program of `plan` with its `dynamic` dims open, lowered with the tiles of its own sizes.
@@ -37,9 +42,16 @@ def lower_dynamic(plan: Plan) -> Lowered:
     mapping = fixed.bound.mapping
     what = widened(plan, mapping, symbolic(plan, plan.dynamic))
     runs = lower_symbolic(plan, mapping, what)
-    dims = domain(what, runs[-1].program)
+    said = plan.operator.limits
+    dims = tuple(
+        _limited(d, *said.get(d.name, (d.low, d.high))) for d in domain(what, runs[-1].program)
+    )
     passes = tuple(replace(r, program=replace(r.program, dims=dims)) for r in runs)
     return Lowered(bound=fixed.bound, program=passes[-1].program, passes=passes)
+
+
+def _limited(dim: Dim, low: int, high: int) -> Dim:
+    return replace(dim, low=max(dim.low, low), high=min(dim.high, high))
 
 
 def _check(plan: Plan) -> None:
@@ -78,6 +90,24 @@ def judged_sizes(plan: Plan, program: Program) -> tuple[dict[str, int], ...]:
     for dim in program.dims:
         found += [{**plan.dims, **small, dim.name: _within(dim, n)} for n in EDGES]
     return tuple(f for at, f in enumerate(found) if f not in found[:at] and f != dict(plan.dims))
+
+
+def named_sizes(program: Program, texts: Sequence[str], most: int) -> tuple[tuple[dict[str, int], ...], tuple[int, ...]]:  # fmt: skip
+    """Return sizes of the open dims at which leaves may do something else because their texts name them, and the numbers that are too many or too large.
+
+    A leaf that is right at every size but `n == 48` is found at 48 only: each number of a text is taken, the one before and the one behind.
+    texts: of leaves that are not the library's. most: elements that an open dim may have here.
+    """
+    numbers = sorted({int(m) for text in texts for m in _NUMBER.findall(_COMMENT.sub(" ", text))})
+    numbers = [n for n in numbers if n > 2]
+    taken = [n for n in numbers if n < most][:_MOST_NAMED]
+    found: list[dict[str, int]] = []
+    for dim in program.dims:
+        small = {d.name: _within(d, EDGES[2]) for d in program.dims}
+        for n in taken:
+            found += [{**small, dim.name: _within(dim, n + step)} for step in (-1, 0, 1)]
+    left = tuple(n for n in numbers if n not in taken and any(n <= d.high for d in program.dims))
+    return tuple(f for at, f in enumerate(found) if f not in found[:at]), left
 
 
 def specialize_open(plan: Plan) -> Specialized:

@@ -97,6 +97,7 @@ def _operator(
         operator,
         tensors=typed,
         dims=graph.hints,
+        limits={d.name: (d.low, d.high) for d in graph.dims},
         reference=Reference(
             fn=lambda **given: family.of(given).fn(**given),
             rounded=family.rounded,

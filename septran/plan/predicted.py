@@ -31,8 +31,13 @@ def prediction_of(
     backend: Backend,
     machine: Machine,
     given: Mapping[str, ArgType | int | float],
+    *,
+    registers: int = 0,
 ) -> Prediction:
-    """Return the prediction for a call with arguments `given`, made as `septran bench` calls kernels."""
+    """Return the prediction for a call with arguments `given`, made as `septran bench` calls kernels.
+
+    registers: of a thread, as a device's compiler says; 0: it was not asked.
+    """
     leaves = library_leaves(backend, lowered.program, lowered.bound.mapping)
     finished = backend.finished(lowered.program, leaves, check=False)
     between = sum(
@@ -40,4 +45,5 @@ def prediction_of(
         for value in given.values()
         if isinstance(value, ArgType)
     )
-    return predict(finished, machine, threads=threads_of(machine), between=between)
+    threads = threads_of(machine)
+    return predict(finished, machine, threads=threads, between=between, registers=registers)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from septran.errors import MappingError
+from septran.ir.dtypes import nbytes
 from septran.ir.nodes import Program
 from septran.kernel import kernel_params, size_name
 from septran.plan.planned import Plan
@@ -32,15 +33,19 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
         )
     if declared:  # sums of small integers are not exact there
         reference = replace(reference, integer_exact=False)
+    params = kernel_params(program, dims)
+    # of a module file with open sizes they are the file's own, whatever sizes are asked for
+    room = {p.name: math.prod(p.shape) * nbytes(p.dtype) for p in params}
+    kept = plan.operator.samples if dict(dims) == dict(plan.dims) else {}
     return Problem(
         name=plan.operator.name,
-        params=kernel_params(program, dims),
+        params=params,
         reference=reference,
         declared=declared,
         dims=dict(dims),
         scalars=plan.operator.scalar_values(dims),
         domains=dict(plan.operator.domains),
-        samples=dict(plan.operator.samples) if dict(dims) == dict(plan.dims) else {},
+        samples={n: raw for n, raw in kept.items() if len(raw) == room.get(n, len(raw))},
         sizes={size_name(d.name): dims[d.name] for d in program.dims},
         flushes=plan.backend.flushes_denormals(plan.arch),
     )

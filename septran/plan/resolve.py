@@ -9,6 +9,7 @@ from pathlib import Path
 from septran import assets, backends
 from septran.backends.base import Backend
 from septran.errors import ConfigError, MappingError, closest
+from septran.ir.dtypes import DTYPES
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy
@@ -83,14 +84,8 @@ def resolve_operator(request: GenRequest, operator: Operator, logic: Logic) -> P
     arch = backends.resolve_arch(backend, request.arch)
     machine = load_machine(backend.machine(arch))
     mapping = load_target_mapping(backend, arch, request.mapping)
-    if request.deterministic and isinstance(mapping, Policy):
-        mapping = replace(mapping, deterministic=request.deterministic)
-    elif request.deterministic:
-        raise MappingError.of(
-            "M092",
-            f"{mapping.file} is explicit: its tiles are the file's for every number of rows",
-            help="leave --deterministic out; `septran prove --dims symbolic` says whether rows are alike",
-        )
+    if request.deterministic:
+        mapping = in_one_order(mapping, request.deterministic)
     mapping = _with_math(mapping, backend, request.math)
     dtype = _dtype(request.dtype, operator, backend)
     plan = Plan(
@@ -108,6 +103,21 @@ def resolve_operator(request: GenRequest, operator: Operator, logic: Logic) -> P
     if request.tuned and not (request.mapping or request.deterministic or request.math):
         return replace(plan, tuned=results_for(plan))
     return plan
+
+
+def in_one_order(mapping: ExplicitMapping | Policy, deterministic: str) -> Policy:
+    """Return the policy whose rows do not depend on their number.
+
+    Raises:
+        MappingError: M092, the mapping is explicit.
+    """
+    if isinstance(mapping, Policy):
+        return replace(mapping, deterministic=deterministic)
+    raise MappingError.of(
+        "M092",
+        f"{mapping.file} is explicit: its tiles are the file's for every number of rows",
+        help="leave --deterministic out; `septran prove --dims symbolic` says whether rows are alike",
+    )
 
 
 def _with_math(
@@ -133,7 +143,7 @@ def _with_math(
 
 
 def results_for(plan: Plan) -> tuple[Tuned, ...]:
-    """Return the results of `septran tune` that fit a plan, at whatever sizes they were found.
+    """Return the results of `septran tune` that fit a plan, at whatever sizes they were found, what was measured first.
 
     Raises:
         ConfigError: C123, a file of results cannot be read.
@@ -148,7 +158,8 @@ def results_for(plan: Plan) -> tuple[Tuned, ...]:
         "machine": machine_of(plan),
         "mapping": policy_sha(plan.mapping),
     }
-    return tuple(e for e in known if all(getattr(e, k) == v for k, v in mine.items()))
+    fitting = [e for e in known if all(getattr(e, k) == v for k, v in mine.items())]
+    return tuple(sorted(fitting, key=lambda e: e.predicted))
 
 
 def machine_of(plan: Plan) -> str:
@@ -240,12 +251,16 @@ def _dtype(asked: str | None, operator: Operator, backend: Backend) -> str:
             f"{operator.name} is defined for {', '.join(operator.dtypes)}; "
             f"{backend.name} has {', '.join(backend.dtypes)}",
         )
-    for who, known in ((operator.name, operator.dtypes), (backend.name, backend.dtypes)):
+    why = dict(backend.lacks).get(asked)
+    for who, known, reason in (
+        (operator.name, operator.dtypes, None),
+        (backend.name, backend.dtypes, why),
+    ):
         if asked not in known:
+            # a dtype that exists is meant, however near another's name is
+            more = f": {reason}" if reason else "" if asked in DTYPES else closest(asked, known)
             raise ConfigError.of(
-                "C132",
-                f"{who} has no dtype {asked!r}{closest(asked, known)}",
-                help=f"it has {', '.join(known)}",
+                "C132", f"{who} has no dtype {asked!r}{more}", help=f"it has {', '.join(known)}"
             )
     return asked
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Backend
@@ -13,12 +14,14 @@ from septran.ir.nodes import Program
 from septran.kernel import Kernel, kernel_params
 from septran.machine import Machine
 from septran.mapping.schema import ExplicitMapping, Policy
-from septran.plan.fit import lower_to_fit
+from septran.plan.batch_invariant import lower_rows
+from septran.plan.fit import Lowered, lower_to_fit
 from septran.plan.floor import library_leaves
 from septran.reference import Reference
 from septran.tasklang.check import Traces, check_logic
 from septran.tasklang.infer import output_shapes
 from septran.tasklang.load import Logic
+from septran.tasklang.operator import Operator
 from septran.tasklang.tree import Task
 from septran.verify.problem import Problem
 
@@ -145,9 +148,29 @@ def specialize(
     Raises:
         TaskLangError, MappingError: the user's mistakes.
     """
-    lowered = lower_to_fit(
-        entry, mapping, given, logic=logic, backend=backend, arch=arch, machine=machine
-    )
+
+    def lower(
+        mapping: ExplicitMapping | Policy,
+        given: Mapping[str, ArgType | int | float],
+        workers: int = 0,
+    ) -> Lowered:
+        return lower_to_fit(
+            entry,
+            mapping,
+            given,
+            logic=logic,
+            backend=backend,
+            arch=arch,
+            machine=machine,
+            workers=workers,
+        )
+
+    operator = _operator(logic, entry, dims or {})
+    if isinstance(mapping, Policy) and mapping.deterministic and operator is not None:
+        sized = partial(_sized, operator, given)
+        lowered = lower_rows(operator, mapping, dims or {}, sized, lower)
+    else:
+        lowered = lower(mapping, given)
     bound, program = lowered.bound, lowered.program
     kernel = backend.emit(program, library_leaves(backend, program, bound.mapping))
     return Specialized(
@@ -156,6 +179,22 @@ def specialize(
         kernel=kernel,
         problem=_problem(logic, entry, program, given, _tunables(bound), dims or {}),
     )
+
+
+def _operator(logic: Logic, entry: Task, dims: Mapping[str, int]) -> Operator | None:
+    """Return the file's operator of this entry, where `dims` are its own."""
+    found = (o for o in logic.operators.values() if o.entry is entry)
+    return next((o for o in found if dims.keys() == o.dims.keys()), None)
+
+
+def _sized(
+    operator: Operator, given: Mapping[str, ArgType | int | float], dims: Mapping[str, int]
+) -> dict[str, ArgType | int | float]:
+    """Return the arguments of a call at other sizes."""
+    return {
+        name: replace(one, shape=operator.shape(name, dims)) if isinstance(one, ArgType) else one
+        for name, one in given.items()
+    }
 
 
 def _problem(
@@ -168,16 +207,16 @@ def _problem(
 ) -> Problem:
     """Return the problem: the operator's own reference when the file has one, else the oracle."""
     scalars = {p: v for p, v in given.items() if not isinstance(v, ArgType)}
-    for operator in logic.operators.values():
-        if operator.entry is entry and dims.keys() == operator.dims.keys():
-            return Problem(
-                name=operator.name,
-                params=kernel_params(program),
-                reference=operator.reference,
-                dims=dict(dims),
-                scalars=scalars,
-                domains=dict(operator.domains),
-            )
+    operator = _operator(logic, entry, dims)
+    if operator is not None:
+        return Problem(
+            name=operator.name,
+            params=kernel_params(program),
+            reference=operator.reference,
+            dims=dict(dims),
+            scalars=scalars,
+            domains=dict(operator.domains),
+        )
     terms = max((n for v in given.values() if isinstance(v, ArgType) for n in v.shape), default=1)
     return Problem(
         name=entry.name,

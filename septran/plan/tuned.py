@@ -24,7 +24,8 @@ class Tuned:
     """One result. values: choice (`instance.tunable`) -> value, {} where the default is best.
 
     logic, mapping: hashes of the logic's text and of the policy file. machine: see `resolve.machine_of`. default, found: of the default and of
-    `values`, in `unit`. low, high: interval of default / found. trials: kernels that were verified. file: where it stands.
+    `values`, in `unit`. low, high: interval of default / found. trials: kernels that were verified. how: timed, counted or predicted (of a
+    model alone: it gives way to a result of the other kinds). file: where it stands.
     """
 
     op: str
@@ -41,17 +42,25 @@ class Tuned:
     low: float
     high: float
     trials: int
+    how: str = ""
     file: str = field(default="", compare=False)
 
     def key(self) -> tuple[object, ...]:
         """Return what a request is compared with."""
         return (self.op, self.logic, self.arch, self.dtype, self.machine, self.mapping, size_class(self.dims))  # fmt: skip
 
+    @property
+    def predicted(self) -> bool:
+        """Whether nobody has measured it."""
+        return self.how == "predicted"
+
     def text(self) -> str:
         """Return the values, and where and at which sizes they were found."""
         values = ", ".join(f"{name}={value}" for name, value in self.values.items())
         sizes = " ".join(f"{name}={size}" for name, size in self.dims.items())
         gain = f"{self.default / self.found:.2f} x the default" if self.values else "nothing better"
+        if self.predicted:
+            gain = f"predicted, not measured: {gain}"
         return f"{values or 'the default'} (found at {sizes}: {gain}; {self.file})"
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +114,10 @@ def read(path: Path) -> tuple[Tuned, ...]:
 
 
 def added(path: Path, entry: Tuned) -> str:
-    """Return the text of the file at `path` with `entry` in the place of one that fits the same requests."""
+    """Return the text of the file at `path` with `entry` in the place of one that fits the same requests.
+
+    What was measured stays beside what is predicted, and counts (`results_for`).
+    """
     old = read(path) if path.is_file() else ()
-    kept = [e for e in old if e.key() != entry.key()]
+    kept = [e for e in old if e.key() != entry.key() or (entry.predicted and not e.predicted)]
     return spanyaml.dump([e.to_json() for e in (*kept, entry)], comment=COMMENT, flow_depth=2)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from septran.aten.evaluate import base_name, run_graph
-from septran.aten.graph import Graph, Input, Plain, Ref
+from septran.aten.evaluate import allowed, base_name, run_graph
+from septran.aten.graph import Graph, Input, Plain, Ref, Several
 from septran.aten.open_graph import OpenGraph
 from septran.domain import Domain
 from septran.errors import ConfigError, Span
@@ -21,10 +21,11 @@ from septran.frontend.canon import Canon
 from septran.frontend.capture import capture, capture_open
 from septran.frontend.domains import domains_of
 from septran.frontend.table import clean_name
-from septran.frontend.translate import translate
+from septran.frontend.translate import draws_numbers, translate
 from septran.ir.dtypes import DTYPES
 from septran.kernel import KernelParam
 from septran.plan.held_in_16_bits import magnitude, storage_roundings
+from septran.plan.reference_lines import Part, span_of
 from septran.plan.torch_module import error_model
 from septran.reference import Reference, ReferenceKind
 from septran.verify.problem import Problem
@@ -37,13 +38,14 @@ if TYPE_CHECKING:
 class Wanted:
     """A problem and how its reference is called.
 
-    problem: inputs first, then weights, then outputs. given: what the file's own inputs are, in order: a parameter
-        of the problem (a text) or a plain value. weights: parameters that the module holds, in its own order;
+    file: the reference's. problem: inputs first, then weights, then outputs. given: what the file's own inputs are, in order: a parameter
+        of the problem (a text), a plain value, or several of these. weights: parameters that the module holds, in its own order;
         state: (name in the module's state_dict, parameter) of each. operators: ATen's names of what it computes, one for each use.
     """
 
+    file: Path
     problem: Problem
-    given: tuple[str | Plain, ...]
+    given: tuple[str | Plain | Several, ...]
     weights: tuple[str, ...]
     state: tuple[tuple[str, str], ...] = ()
     operators: tuple[str, ...] = ()
@@ -55,7 +57,7 @@ def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
     specials: also give NaN, infinities, denormals and signed zeros.
 
     Raises:
-        ConfigError: C134 the file, C151 torch cannot export it, C171 an input or output that no kernel takes.
+        ConfigError: C134 the file, C151 torch cannot export it, C171 an input, output or operator that is not judged.
         EnvironmentProblem: V214, the child did not start.
     """
     return _wanted(path, _captured(path, read_source(path, "C134")), specials=specials)
@@ -81,12 +83,13 @@ def wanted_at(path: Path, opened: OpenGraph, sizes: Mapping[str, int]) -> Wanted
 
 
 def _wanted(path: Path, graph: Graph, *, specials: bool) -> Wanted:
+    _check(path, graph)
     names = {one.name: one for one in _inputs(graph)}
     called = {one.name: clean_name(one.name) for one in names.values()}
     if len(set(called.values())) < len(called):
         called = {name: name for name in called}
     inputs = tuple(
-        _param(path, called[n], i.meta.shape, i.meta.dtype, "r") for n, i in names.items()
+        _param(path, called[n], i.meta.shape, i.meta.dtype, _said_in(i)) for n, i in names.items()
     )
     outputs = _outputs(path, graph, {p.name for p in inputs})
     canon = _canon(graph)
@@ -113,12 +116,39 @@ def _wanted(path: Path, graph: Graph, *, specials: bool) -> Wanted:
         samples={called[n]: graph.values[n] for n in names if n in graph.values},
     )
     return Wanted(
+        file=path,
         problem=problem,
-        given=tuple(called[c.name] if isinstance(c, Ref) else c for c in graph.call),
+        given=tuple(_given(c, called) for c in graph.call),
         weights=tuple(called[i.name] for i in names.values() if i.kind != "user_input"),
         operators=tuple(base_name(node.op) for node in graph.nodes),
         state=tuple((i.target, called[i.name]) for i in names.values() if i.kind != "user_input"),
     )
+
+
+def _given(one: Ref | Plain | Several, called: Mapping[str, str]) -> str | Plain | Several:
+    if isinstance(one, Several):
+        return replace(one, items=tuple(_given(part, called) for part in one.items))
+    return called[one.name] if isinstance(one, Ref) else one
+
+
+def _check(path: Path, graph: Graph) -> None:
+    """Raise ConfigError C171 where a result needs what the judge does not compute: random numbers, the bits of a number."""
+    for node in graph.needed(o.value.name for o in graph.outputs if isinstance(o.value, Ref)):
+        if not allowed(node.op):
+            random = draws_numbers(node)
+            why = (
+                "draws random numbers"
+                if random
+                else "is none of the operators that the judge computes"
+            )
+            raise ConfigError.of(
+                "C171",
+                f"{path}: a result needs {node.op}, which {why}",
+                Span(str(path), node.line) if node.line else span_of(path, "results"),
+                help="take the numbers as an input"
+                if random
+                else "compute the same by other operators of torch",
+            )
 
 
 def read_source(path: Path, code: str) -> str:
@@ -146,23 +176,27 @@ def _captured_open(path: Path, text: str) -> Graph | OpenGraph:
 
 def _inputs(graph: Graph) -> list[Input]:
     """Return what a kernel is given: the file's inputs in their order, then the module's weights."""
-    order = [c.name for c in graph.call if isinstance(c, Ref)]
+    parts = (p for c in graph.call for p in (c.leaves() if isinstance(c, Several) else (c,)))
+    order = [p.name for p in parts if isinstance(p, Ref)]
     users = {i.name: i for i in graph.inputs if i.kind == "user_input"}
     weights = [i for i in graph.inputs if i.kind in ("parameter", "buffer")]
     return [users[n] for n in order if n in users] + weights
 
 
-def _param(
-    path: Path, name: str, shape: tuple[int, ...], dtype: str, privilege: str
-) -> KernelParam:
+def _said_in(one: Input) -> Part:
+    return "inputs" if one.kind == "user_input" else "weights"
+
+
+def _param(path: Path, name: str, shape: tuple[int, ...], dtype: str, part: Part) -> KernelParam:
     if dtype not in DTYPES or 0 in shape:
         raise ConfigError.of(
             "C171",
             f"{path}: {name} is {dtype}{list(shape)}, which is not judged",
-            Span(str(path), 1),
+            span_of(path, part),
             help=f"dtypes are {', '.join(DTYPES)}; a tensor has elements",
         )
-    return KernelParam(name=name, shape=shape or (1,), dtype=dtype, privilege=privilege)  # type: ignore[arg-type]
+    privilege: Literal["r", "w"] = "w" if part == "results" else "r"
+    return KernelParam(name=name, shape=shape or (1,), dtype=dtype, privilege=privilege)
 
 
 def _outputs(path: Path, graph: Graph, taken: set[str]) -> tuple[KernelParam, ...]:
@@ -170,18 +204,18 @@ def _outputs(path: Path, graph: Graph, taken: set[str]) -> tuple[KernelParam, ..
     for number, out in enumerate(o for o in graph.outputs if o.kind == "user_output"):
         if not isinstance(out.value, Ref):
             raise ConfigError.of(
-                "C171", f"{path}: result {number} is no tensor", Span(str(path), 1)
+                "C171", f"{path}: result {number} is no tensor", span_of(path, "results")
             )
         name = "out" if number == 0 else f"out_{number}"
         while name in taken:
             name += "_"
         meta = graph.meta_of(out.value.name)
-        found.append(_param(path, name, meta.shape, meta.dtype, "w"))
+        found.append(_param(path, name, meta.shape, meta.dtype, "results"))
     if changed := [o.target for o in graph.outputs if o.kind != "user_output"]:
         raise ConfigError.of(
             "C171",
             f"{path}: the module changes {', '.join(changed)}; only results are judged",
-            Span(str(path), 1),
+            span_of(path, "results"),
             help="write a module that returns the new value",
         )
     return tuple(found)

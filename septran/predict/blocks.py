@@ -3,7 +3,7 @@
 A multiprocessor holds as many blocks as their threads, registers and shared memory let it. All blocks of a launch are
 counted, and the fullest multiprocessor decides: it needs the longest of arithmetic, shared memory, L2 and DRAM, because
 resident blocks and copies that run ahead overlap them. What they cannot hide of the memory's latency is added as waiting.
-Registers are those of the Program's tiles and a fixed number beside them; a compiler's figures may differ.
+Registers are the compiler's where it was asked (`septran tune`), else those of the Program's tiles and a fixed number beside them.
 Sources: S. Williams, A. Waterman, D. Patterson, Roofline (CACM 2009); V. Volkov, Understanding Latency Hiding on GPUs (2016).
 """
 
@@ -33,15 +33,15 @@ _SAMPLES = 8
 """blocks along one loop of a grid that are looked at where sizes depend on its place"""
 
 
-def launched(program: Program, speed: Speed) -> Prediction:
-    """Return the prediction for a Program of BLOCK grids.
+def launched(program: Program, speed: Speed, registers: int = 0) -> Prediction:
+    """Return the prediction for a Program of BLOCK grids. registers: of a thread, as a compiler says; 0: of the tiles.
 
     Raises:
         Unknown: a figure is missing.
     """
     if len(speed.levels) != 3 or PROCESSOR not in speed.engines:
         raise Unknown("a GPU needs figures of PROCESSOR and three levels: shared memory, L2, DRAM")
-    found = [_of_step(step, {}, program, speed) for step in launches(program)]
+    found = [_of_step(step, {}, program, speed, registers) for step in launches(program)]
     parts = Counter[str]()
     for each in found:
         parts.update(each.parts)
@@ -58,11 +58,12 @@ class _Taken:
     why: tuple[str, ...] = ()
 
 
-def _of_step(step: Step, env: Env, program: Program, speed: Speed) -> _Taken:
+def _of_step(step: Step, env: Env, program: Program, speed: Speed, registers: int) -> _Taken:
     match step:
         case HostLoop(loop=loop):
             times = evaluate(loop.extent, env)
-            inner = [_of_step(s, {**env, loop.var: 0}, program, speed) for s in step.steps]
+            at = {**env, loop.var: 0}
+            inner = [_of_step(s, at, program, speed, registers) for s in step.steps]
             parts = Counter[str]()
             for each in inner:
                 parts.update({name: times * value for name, value in each.parts.items()})
@@ -70,17 +71,17 @@ def _of_step(step: Step, env: Env, program: Program, speed: Speed) -> _Taken:
                 times * sum(e.ticks for e in inner), parts, tuple(w for e in inner for w in e.why)
             )
         case Launch() if step.grid:
-            return _of_launch(step, env, program, speed)
+            return _of_launch(step, env, program, speed, registers)
     return _Taken(0.0, {})
 
 
-def _of_launch(launch: Launch, env: Env, program: Program, speed: Speed) -> _Taken:
+def _of_launch(launch: Launch, env: Env, program: Program, speed: Speed, registers: int) -> _Taken:
     engine = speed.engines[PROCESSOR]
     shared, far, deep = speed.levels
     group = _GROUP if program.option("math") == "wgmma" else 1
     work = _mean([_work(launch.body, at, engine, group) for at in _places(launch, env)])
     threads = _threads(program)
-    resident, limit = _resident(launch.body, threads, speed)
+    resident, limit = _resident(launch.body, threads, speed, registers)
     blocks = launch.blocks
     on_one = math.ceil(blocks / speed.units)  # blocks of the fullest multiprocessor
     waves = math.ceil(on_one / resident)
@@ -152,7 +153,7 @@ def _work(body: tuple[Stmt, ...], env: Env, engine: Rates, group: int) -> _Work:
     ahead = {id(s) for loop in walk(body) if isinstance(loop, For) and loop.pipeline > 1 for s in walk(loop.body)}  # fmt: skip
     for stmt, at, times in visits(body, env):
         if isinstance(stmt, LeafCall):
-            arithmetic += times * sum(_leaf(stmt, prim_at, at, engine) for prim_at in range(len(stmt.prims)))  # fmt: skip
+            arithmetic += times * sum(elements(stmt, prim_at, at, engine) for prim_at in range(len(stmt.prims)))  # fmt: skip
         for region, how in touches(stmt):
             size = times * moved(region, at) * (2 if how == "rw" else 1)
             if region.buffer.mem == "SHARED":
@@ -164,8 +165,8 @@ def _work(body: tuple[Stmt, ...], env: Env, engine: Rates, group: int) -> _Work:
     return _Work(arithmetic, near, far, rounds)
 
 
-def _leaf(call: LeafCall, number: int, env: Env, engine: Rates) -> float:
-    """Return the ticks of one primitive; the threads of a block take its elements as they come."""
+def elements(call: LeafCall, number: int, env: Env, engine: Rates) -> float:
+    """Return the ticks of a leaf's primitive; the threads of a block take its elements as they come."""
     prim = call.prims[number]
     if prim.name in PRODUCTS:
         return ticks(_only(call, number), env, PROCESSOR, engine)
@@ -205,7 +206,9 @@ def _threads(program: Program) -> int:
     return found if isinstance(found, int) else 128
 
 
-def _resident(body: tuple[Stmt, ...], threads: int, speed: Speed) -> tuple[int, str]:
+def _resident(
+    body: tuple[Stmt, ...], threads: int, speed: Speed, registers: int
+) -> tuple[int, str]:
     """Return how many blocks a multiprocessor holds at once, and what limits them."""
     held = Counter[str]()
     for stmt in walk(body):
@@ -213,11 +216,11 @@ def _resident(body: tuple[Stmt, ...], threads: int, speed: Speed) -> tuple[int, 
             b = stmt.buffer
             held[b.mem] += (b.size or math.prod(b.shape) * nbytes(b.dtype)) * b.versions
     tiles = math.ceil(held["REGISTER"] / 4 / threads)
-    registers = min(speed.resident["thread_registers"], tiles + _BESIDE) * threads
+    taken = min(speed.resident["thread_registers"], registers or tiles + _BESIDE) * threads
     room = {
         "blocks": speed.resident["blocks"],
         "threads": speed.resident["threads"] // threads,
-        "registers": speed.resident["registers"] // registers,
+        "registers": speed.resident["registers"] // taken,
         "shared memory": speed.resident["shared"] // held["SHARED"] if held["SHARED"] else math.inf,
     }
     limit = min(room, key=lambda name: room[name])

@@ -20,11 +20,13 @@ from septran.ir.dtypes import nbytes
 from septran.ir.expr import evaluate, free
 from septran.ir.launch import HostLoop, Launch, Step, launches
 from septran.ir.nodes import Alloc, Copy, For, LeafCall, Program, Region, Stmt, When, walk
-from septran.ir.visits import decisive
+from septran.ir.visits import alike, decisive
 from septran.predict.cost import Env, Unknown, moved, pieces, row_ends, sizes, ticks, used
 from septran.predict.prediction import Prediction
 from septran.speed import PROCESSOR, Level, Speed
 
+_SAMPLES = 64
+"""iterations of a loop that are looked at where inner loops depend on them, too: a causal mask"""
 _Loops = tuple[tuple[For, int], ...]
 """The loops around a statement and how often each runs, outermost first."""
 
@@ -51,6 +53,13 @@ class _Tally:
     speed: Speed
     between: int
     parts: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    known: dict[int, tuple[tuple[Stmt, ...], int]] = field(default_factory=dict)
+    """of a body, by its identity: itself, and the bytes that it touches"""
+
+    def touched(self, body: tuple[Stmt, ...]) -> int:
+        if id(body) not in self.known:
+            self.known[id(body)] = (body, _touched(body))
+        return self.known[id(body)][1]
 
     def step(self, step: Step, env: Env, threads: int) -> float:
         match step:
@@ -84,8 +93,9 @@ class _Tally:
                     times = evaluate(stmt.extent, env)
                     inside: _Loops = (*loops, (stmt, times))
                     if var in decisive(stmt.body):
-                        for i in range(times):
-                            total += self.body(stmt.body, {**env, var: i}, inside, weight)
+                        for i, runs in alike(stmt.body, var, times, env, samples=_SAMPLES):
+                            at = {**env, var: i}
+                            total += runs * self.body(stmt.body, at, inside, weight * runs)
                     elif times > 0:
                         each = self.body(stmt.body, {**env, var: 0}, inside, weight * times)
                         total += times * each
@@ -151,13 +161,15 @@ class _Tally:
         left, found = 1.0, []
         for loop, times in reversed(loops):
             if times > 1 and loop.var not in region_vars(region):
-                found.append((self.speed.level(_touched(loop.body)), left * (times - 1) / times))
+                found.append(
+                    (self.speed.level(self.touched(loop.body)), left * (times - 1) / times)
+                )
                 left /= times
         if region.buffer.mem == "GLOBAL":
             home = self.speed.level(self.between)
         else:
             around = next((x.body for x, _ in loops if _holds(x.body, region)), body)
-            home = self.speed.level(_touched(around))
+            home = self.speed.level(self.touched(around))
         return [*found, (home, left)]
 
 

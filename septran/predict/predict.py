@@ -13,11 +13,13 @@ from septran.predict.windows import windowed
 from septran.speed import PROCESSOR
 
 
-def predict(program: Program, machine: Machine, *, threads: int, between: int) -> Prediction:
+def predict(
+    program: Program, machine: Machine, *, threads: int, between: int, registers: int = 0
+) -> Prediction:
     """Return the time of a finished Program on `machine`, "unknown" where its file lacks a figure.
 
     threads: processors that run at once, where the machine does not fix them. between: bytes touched from one call to the
-    next, which decides where tensors are found.
+    next, which decides where tensors are found. registers: of a GPU's thread, as its compiler says; 0: as many as the tiles need.
     """
     speed = machine.speed
     if speed is None:
@@ -26,7 +28,7 @@ def predict(program: Program, machine: Machine, *, threads: int, between: int) -
         if speed.windows is not None:
             return windowed(program, speed, speed.windows)
         if speed.resident:
-            return launched(program, speed)
+            return launched(program, speed, registers)
         if set(speed.engines) - {PROCESSOR}:
             return queued(program, speed)
         return cached(program, speed, threads=threads, between=between)

@@ -1,10 +1,11 @@
 """Rule `sums`: every product and every summand goes in once, none is missing, and their order is one.
 
 For each product or reduction of a leaf, a term is an instance of the call, an element of its result and a
-position r along the reduced axis. Dataflow says which element of an input each factor is. Then
+position r along the reduced axis, or several of a reduction that the leaf makes one axis after the other. Dataflow says which
+element of an input each factor is. Then
 
     each term is another one                 (accumulator, elements of the factors) is injective
-    the reduced axis is whole                per accumulator, the index k of the input's axis takes every value
+    the reduced axes are whole               per accumulator, the indices k of the input's axes take every value
     the order does not depend on the row     (sequential loops, r) -> k is one function for all accumulators
 
 The last is the order certificate: with sizes symbolic it holds for every M, which is what the hierarchy can say
@@ -14,8 +15,8 @@ an input: their axis is not asked to be whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from septran.ir import nodes as ir
@@ -34,12 +35,12 @@ _REDUCTIONS = ("reduce", "reduce_acc")
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """One product or reduction: result and factors as regions, each with its reduced dim."""
+    """One product or reduction: result and factors as regions, each with its reduced dims."""
 
     call: Statement
     out: ir.LeafArg
-    factors: tuple[tuple[ir.LeafArg, int], ...]
-    """operand and the dim of it that is summed over"""
+    factors: tuple[tuple[ir.LeafArg, tuple[int, ...]], ...]
+    """operand and the dims of it that are summed over"""
 
     @property
     def sequence(self) -> tuple[str, ...]:
@@ -57,17 +58,39 @@ def sums(model: Model) -> Iterator[Finding]:
 
 
 def found_sums(model: Model) -> tuple[Sum, ...]:
-    """Return the products and reductions whose operands are parameters of their leaf."""
-    found = []
+    """Return the products and reductions whose operands are parameters of their leaf.
+
+    One that a later step of its leaf reduces on is part of that one, unless the kernel gives it back.
+    """
+    given = {p.buffer.name for p in model.program.params}
+    found: list[Sum] = []
     for s in model.statements:
         if isinstance(s.stmt, ir.LeafCall):
-            made: set[str] = set()
+            made: dict[str, tuple[ir.Prim, Sum | None]] = {}
             for prim in s.stmt.prims:
-                each = _sum(s, s.stmt, prim) if not made & set(prim.ins) else None
-                made.add(prim.out)
+                if not made.keys() & set(prim.ins):
+                    each = _sum(s, s.stmt, prim)
+                else:
+                    each = _further(s.stmt, prim, made)
                 if each is not None:
+                    _, part = made.get(prim.ins[0], (prim, None))
+                    if part in found and part.out.region.buffer.name not in given:
+                        found.remove(part)
                     found.append(each)
+                made[prim.out] = (prim, each)
     return tuple(found)
+
+
+def _further(
+    call: ir.LeafCall, prim: ir.Prim, made: Mapping[str, tuple[ir.Prim, Sum | None]]
+) -> Sum | None:
+    """Return a reduction of what the leaf has reduced already as one over the axes of both, None for anything else."""
+    before, inner = made.get(prim.ins[0], (prim, None))
+    alike = prim.name in _REDUCTIONS and before.name == "reduce" and before.op == prim.op
+    if not alike or inner is None:
+        return None
+    ((x, dims),) = inner.factors
+    return replace(inner, out=call.arg(prim.out), factors=((x, (*dims, prim.axis(x.region.rank))),))
 
 
 def _sum(s: Statement, call: ir.LeafCall, prim: ir.Prim) -> Sum | None:
@@ -78,13 +101,13 @@ def _sum(s: Statement, call: ir.LeafCall, prim: ir.Prim) -> Sum | None:
             return None
         along_a = a.region.rank - (2 if prim.attr("trans_a") else 1)
         along_b = b.region.rank - (1 if prim.attr("trans_b") else 2)
-        return Sum(s, out, ((a, along_a), (b, along_b)))
+        return Sum(s, out, ((a, (along_a,)), (b, (along_b,))))
     axis = prim.attr("axis")
     if prim.name in _REDUCTIONS and isinstance(axis, int):
         (x,) = (call.arg(name) for name in prim.ins)
         out = call.arg(prim.out)
         if out.region.rank == x.region.rank:
-            return Sum(s, out, ((x, axis % x.region.rank),))
+            return Sum(s, out, ((x, (axis % x.region.rank,)),))
     return None
 
 
@@ -98,7 +121,7 @@ class _Terms:
 
     def findings(self) -> Iterator[Finding]:
         call = self.each.call
-        sources = [self._source(arg, dim) for arg, dim in self.each.factors]
+        sources = [self._source(arg, dims) for arg, dims in self.each.factors]
         known = [s for s in sources if s is not None]
         if len(known) != len(sources):
             return
@@ -108,25 +131,29 @@ class _Terms:
         if not terms.is_injective():
             text = f"{describe(call)} adds a term to {self.each.out.param} more than once"
             yield finding(self.model, "P060", text, self.model.instances(call), call)
-        for (element, dim, source), (arg, _) in zip(known, self.each.factors, strict=True):
-            yield from self._whole(element, dim, source, arg)
+        for (element, dims, source), (arg, _) in zip(known, self.each.factors, strict=True):
+            yield from self._whole(element, dims, source, arg)
 
-    def _whole(self, element: isl.Map, dim: int, source: str, arg: ir.LeafArg) -> Iterator[Finding]:
+    def _whole(
+        self, element: isl.Map, dims: tuple[int, ...], source: str, arg: ir.LeafArg
+    ) -> Iterator[Finding]:
         import islpy as isl
 
         call = self.each.call
         rank = element.range().get_space().dim(isl.dim_type.set)
         xs = ", ".join(f"x_{d}" for d in range(rank))
-        index = self.model.map(f"{source}[{xs}] -> K[x_{dim}]")
+        ks = ", ".join(f"x_{d}" for d in dims)
+        index = self.model.map(f"{source}[{xs}] -> K[{ks}]")
         k = element.apply_range(index)
         per = self._accumulator().reverse().apply_range(k)
-        size = self.model.extents(self.read.views[source])[dim]
+        extents = self.model.extents(self.read.views[source])
+        box = " and ".join(f"0 <= x_{d} < {extents[d]}" for d in dims)
         sizes = f" and {self.model.sizes}" if self.model.dims else ""
-        every = self.model.set(f"K[k] : 0 <= k < {size}{sizes}")
+        every = self.model.set(f"K[{ks}] : {box}{sizes}")
         whole = isl.Map.from_domain_and_range(per.domain(), every)
         missing = whole.subtract(per)
         if not missing.is_empty():
-            text = f"{describe(call)} leaves out part of {arg.param}, which is summed over its dim {dim}"
+            text = f"{describe(call)} leaves out part of {arg.param}, which is summed over its {_named(dims)}"
             yield finding(self.model, "P060", text, missing)
         order = self._steps().reverse().apply_range(k)
         order = order.project_out(isl.dim_type.param, 0, order.dim(isl.dim_type.param))
@@ -137,15 +164,22 @@ class _Terms:
     @property
     def _names(self) -> list[str]:
         out = self.each.out.region
-        return [*self.each.call.vars, *(f"p_{d}" for d in range(out.rank)), "r"]
+        return [*self.each.call.vars, *(f"p_{d}" for d in range(out.rank)), *self._along]
+
+    @property
+    def _along(self) -> list[str]:
+        return [f"r_{n}" for n in range(len(self.each.factors[0][1]))]
 
     @property
     def _inside(self) -> str:
         out = self.each.out.region
         conds = [self.model.when(self.each.call)]
         conds += [f"0 <= p_{d} < {affine(e)}" for d, e in enumerate(out.extent)]
-        arg, dim = self.each.factors[0]
-        conds.append(f"0 <= r < {affine(arg.region.extent[dim])}")
+        arg, dims = self.each.factors[0]
+        conds += [
+            f"0 <= {r} < {affine(arg.region.extent[d])}"
+            for r, d in zip(self._along, dims, strict=True)
+        ]
         return " and ".join(conds)
 
     def _map(self, target: str) -> isl.Map:
@@ -162,23 +196,25 @@ class _Terms:
         return self._map(f"ACC[{', '.join([*home, slot(region), *at])}]")
 
     def _steps(self) -> isl.Map:
-        return self._map(f"STEP[{', '.join([*self.each.sequence, 'r'])}]")
+        return self._map(f"STEP[{', '.join([*self.each.sequence, *self._along])}]")
 
-    def _source(self, arg: ir.LeafArg, dim: int) -> tuple[isl.Map, int, str] | None:
-        """Return (T -> index of an input as it is read, the dim that is summed, the input); None: another leaf's."""
+    def _source(
+        self, arg: ir.LeafArg, dims: tuple[int, ...]
+    ) -> tuple[isl.Map, tuple[int, ...], str] | None:
+        """Return (T -> index of an input as it is read, the dims that are summed, the input); None: another leaf's."""
         tag = f"{tag_of(self.each.call)}__{arg.param}_r"
         found = [(source, m) for (sink, source), m in self.read.origin.items() if sink == tag]
         if len(found) != 1 or found[0][0] not in self.read.views:
             return None
         source, origin = found[0]
-        position = [self._position(arg, dim, d) for d in range(arg.region.rank)]
+        position = [self._position(arg, dims, d) for d in range(arg.region.rank)]
         pick = self._map(f"{tag}[{', '.join([*self.each.call.vars, *position])}]")
-        return pick.apply_range(origin), dim, source
+        return pick.apply_range(origin), dims, source
 
-    def _position(self, arg: ir.LeafArg, dim: int, d: int) -> str:
+    def _position(self, arg: ir.LeafArg, dims: tuple[int, ...], d: int) -> str:
         """Return where along dim `d` of a factor a term lies: r, or a position of the result."""
-        if d == dim:
-            return "r"
+        if d in dims:
+            return self._along[dims.index(d)]
         rank = self.each.out.region.rank
         if len(self.each.factors) == 1:
             return f"p_{d}"
@@ -186,3 +222,7 @@ class _Terms:
             return f"p_{rank - 2 if arg is self.each.factors[0][0] else rank - 1}"
         of = d - arg.region.rank + rank  # leading dims stand above each other from the right
         return "0" if arg.region.tile[d] == 1 or of < 0 else f"p_{of}"
+
+
+def _named(dims: tuple[int, ...]) -> str:
+    return f"dim {dims[0]}" if len(dims) == 1 else "dims " + " and ".join(map(str, sorted(dims)))

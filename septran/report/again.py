@@ -22,7 +22,8 @@ def command(data: Mapping[str, Any], request: Mapping[str, Any]) -> str:
         words += ["--arch", str(data["arch"])]
     for name, size in (data.get("dims") or {}).items():
         words += ["--dim", f"{name}={size}"]
-    words += ["--dtype", str(data.get("dtype"))]
+    if data.get("dtype"):  # a module that was not imported has none
+        words += ["--dtype", str(data["dtype"])]
     for name in ("mapping", "config"):
         if asked.get(name):
             words += [f"--{name}", str(asked[name])]

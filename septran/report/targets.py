@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from septran.report.data import Row
 
+_FORMLESS = ("[C150]", "[C151]", "[C152]")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One architecture. same_text: of the accurate ones, those whose text ran for another arch. wrong: rejected or failed. refused: unavailable here, or refused by the target. where: places that ran them.
+    """One architecture. same_text: of the accurate ones, those whose text ran for another arch. wrong: rejected or failed. formless: modules, or parts of them, that have no kernel (C150 to C152). refused: unavailable here, or refused by the target. where: places that ran them.
 
     median_s, worst_s: seconds that building and judging a kernel took, None where none was timed.
     """
@@ -22,6 +24,7 @@ class Target:
     accurate: int
     same_text: int
     wrong: int
+    formless: int
     refused: int
     median_s: float | None
     worst_s: float | None
@@ -44,12 +47,12 @@ def targets(rows: Sequence[Row]) -> tuple[Target, ...]:
 
 def table(found: Sequence[Target]) -> list[str]:
     """Return a Markdown table of architectures."""
-    head = "| target | where | accurate | of them as another arch's text | wrong | refused | seconds, median and worst |"
+    head = "| target | where | accurate | of them as another arch's text | wrong | no form | refused | seconds, median and worst |"
     return [
         head,
         "|---" * (head.count("|") - 1) + "|",
         *(
-            f"| {t.backend} {t.arch} | {t.where} | {t.accurate} | {t.same_text} | {t.wrong} | {t.refused} | {t.seconds} |"
+            f"| {t.backend} {t.arch} | {t.where} | {t.accurate} | {t.same_text} | {t.wrong} | {t.formless} | {t.refused} | {t.seconds} |"
             for t in found
         ),
     ]
@@ -57,6 +60,7 @@ def table(found: Sequence[Target]) -> list[str]:
 
 def _target(backend: str, arch: str, rows: Sequence[Row]) -> Target:
     sorts = [row.sort for row in rows]
+    formless = sum(row.sort == "failed" and row.reason.startswith(_FORMLESS) for row in rows)
     seconds = [(row.compile_s or 0.0) + row.verify_s for row in rows if row.verify_s is not None]
     return Target(
         backend=backend,
@@ -64,7 +68,8 @@ def _target(backend: str, arch: str, rows: Sequence[Row]) -> Target:
         where=", ".join(dict.fromkeys(row.where for row in rows if row.where)),
         accurate=sorts.count("accurate"),
         same_text=sum(bool(row.same_text_as) for row in rows if row.sort == "accurate"),
-        wrong=sorts.count("rejected") + sorts.count("failed"),
+        wrong=sorts.count("rejected") + sorts.count("failed") - formless,
+        formless=formless,
         refused=sorts.count("unavailable"),
         median_s=statistics.median(seconds) if seconds else None,
         worst_s=max(seconds, default=None),

@@ -22,5 +22,5 @@ def page(found: Mapping[str, Any]) -> str:
         unit=unit,
         scale=scale,
         search=search_plot(drawn, unit),
-        model=predicted_plot(pairs, unit),
+        model="" if found["how"] == "predicted" else predicted_plot(pairs, unit),
     )

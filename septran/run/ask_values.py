@@ -29,13 +29,14 @@ _MOST = 8
 class Asked:
     """What a model proposed, kept in `path` so that a resumed search pays for no call twice.
 
-    rounds: of each, at how many trials it was asked, the reply, its proposals and what was dropped.
+    policy: what only the model may choose, the policy's own choices. rounds: of each, at how many trials it was asked, the reply, its proposals and what was dropped.
     """
 
     path: Path
     chat: Chat
     model: str
     options: tuple[tuple[str, object], ...]
+    policy: Mapping[str, tuple[object, ...]]
     rounds: list[dict[str, Any]] = field(default_factory=list)
 
     def next(
@@ -64,7 +65,9 @@ class Asked:
             Tried(t.values, f"{t.found:g} {unit}" if t.found is not None else f"{t.state}: {t.why}")
             for t in trials.done
         ]
-        messages = prompt(subject, facts, trials.choices, default, told, most=_MOST)
+        messages = prompt(
+            subject, facts, trials.choices, default, told, most=_MOST, policy=self.policy
+        )
         slot = f"values {len(self.rounds)}"
         request = Request(model=self.model, messages=messages, options=self.options, slot=slot)
         try:
@@ -73,7 +76,7 @@ class Asked:
             raise fault.as_problem(self.chat.where) from None
         finally:
             self.chat.close()
-        found, dropped = read(reply.text, trials.choices, default, most=_MOST)
+        found, dropped = read(reply.text, {**trials.choices, **self.policy}, default, most=_MOST)
         self.rounds.append(
             {
                 "trials": len(trials.done),
@@ -98,8 +101,16 @@ class Asked:
         }
 
 
-def asked(proposer: str, plan: Plan, settings: Settings, path: Path) -> Asked | None:
+def asked(
+    proposer: str,
+    plan: Plan,
+    settings: Settings,
+    path: Path,
+    policy: Mapping[str, tuple[object, ...]],
+) -> Asked | None:
     """Return the model that `proposer` names: "" none, "llm" the configured endpoint, "command:PROGRAM" a program.
+
+    policy: choices of the plan's policy, which it may propose besides.
 
     Raises:
         ConfigError: C144, it is none of these; C0xx, the configuration. EnvironmentProblem: L501, no key.
@@ -138,4 +149,4 @@ def asked(proposer: str, plan: Plan, settings: Settings, path: Path) -> Asked | 
         ("max_tokens", role.max_tokens),
     )
     rounds = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    return Asked(path=path, chat=chat, model=model, options=options, rounds=rounds)
+    return Asked(path=path, chat=chat, model=model, options=options, policy=policy, rounds=rounds)

@@ -103,12 +103,10 @@ def _figure(
 ) -> Figure:
     timing = data.get("timing") or {}
     seconds = timing.get("kernel_s") or None
-    called = seconds and seconds + (timing.get("call_s") or 0.0)  # torch's side allocates, too
     plan = resolve(request)
     moved = bytes_of(plan)
     flops = work_of(lower_plan(plan).bound.program)
-    on_gpu = data.get("where") == "device"
-    other = _torch_compile_s(request, settings, on_gpu) if compiled and seconds else None
+    other = against_compile(request, data, settings) if compiled else None
     threads = timing.get("threads") or settings.threads or cores()
     gflops = flops / seconds / 1e9 if flops and seconds else None
     gbytes = moved / seconds / 1e9 if seconds else None
@@ -128,7 +126,7 @@ def _figure(
         torch_us=_rounded(timing.get("torch_s") and 1e6 * timing["torch_s"]),
         speedup={
             "torch_eager": (data.get("speedup") or {}).get("torch_eager"),
-            "torch_compile": _rounded(other / called) if other and called else None,
+            "torch_compile": other,
         },
         call_us=_rounded(timing.get("call_s") and 1e6 * timing["call_s"]),
         reused=_rounded(timing.get("reused")),
@@ -159,17 +157,39 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-def _torch_compile_s(request: GenRequest, settings: Settings, on_gpu: bool) -> float | None:
-    """Return seconds per call under torch.compile, measured in a child; None when it fails here."""
+def against_compile(
+    request: GenRequest, data: Mapping[str, Any], settings: Settings
+) -> float | None:
+    """Return torch.compile's time over that of a kernel's call; None where one of them has none.
+
+    data: a septran.gen/1 object with the kernel's timing.
+    """
+    timing = data.get("timing") or {}
+    if not timing.get("kernel_s"):
+        return None
+    called = timing["kernel_s"] + (timing.get("call_s") or 0.0)  # torch's side allocates, too
+    threads = timing.get("threads") or settings.threads or cores()
+    on_gpu = data.get("where") == "device"
+    other = _compiled_s(request, threads, timing.get("clock") or "wall", on_gpu)
+    return _rounded(other / called) if other else None
+
+
+def _compiled_s(request: GenRequest, threads: int, clock: str, on_gpu: bool) -> float | None:
+    """Return seconds per call under torch.compile by the kernel's clock, measured in a child; None when it fails here."""
     names = ("op", "task_file", "logic", "backend", "arch", "dims", "dtype")
     words = {name: getattr(request, name) for name in names}
     plain = {k: str(v) if isinstance(v, Path) else v for k, v in words.items()}
     plain["dims"] = dict(request.dims)
-    plain["threads"] = settings.threads or cores()
+    plain |= {"threads": threads, "clock": clock}
     plain["device"] = "cuda" if on_gpu else "cpu"
+    return torch_compile_s(plain)
+
+
+def torch_compile_s(words: Mapping[str, Any]) -> float | None:
+    """Return seconds per call under torch.compile of what `septran.run.torch_compile` is told, None when it fails here."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "septran.run.torch_compile", json.dumps(plain)],
+            [sys.executable, "-m", "septran.run.torch_compile", json.dumps(words)],
             capture_output=True, text=True, timeout=_COMPILE_S, check=True,
         )  # fmt: skip
         return float(done.stdout.strip().splitlines()[-1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +91,19 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """All cells of one target. passed: k -> share of cells verified within k calls. faster: of the measured ones."""
+    """All cells of one target. passed: k -> share of cells verified within k calls. to_verified: calls until one was, on average.
+
+    faster: share of the measured ones that beat the library's leaf by `min_gain`. leaves, seeds: what was asked for.
+    """
 
     model: str
     backend: str
+    leaves: int
+    seeds: int
     cells: int
     unavailable: int
     passed: dict[int, float]
+    to_verified: float | None
     measured: int
     faster: float | None
     calls: int
@@ -111,11 +117,13 @@ class Row:
         faster = "-" if self.faster is None else f"{100 * self.faster:.0f} %"
         tokens = f"{self.tokens}{' (estimated)' if self.estimated else ''}"
         cost = f"{self.cost:.2f} {currency}" if self.cost else "-"
+        asked = f"{self.leaves} x {self.seeds}"
         shown = [
             self.model,
             self.backend,
-            str(self.cells),
+            asked if not self.unavailable else f"{self.cells} of {asked}",
             *share,
+            "-" if self.to_verified is None else f"{self.to_verified:.2f}",
             faster,
             str(self.calls),
             tokens,
@@ -158,6 +166,7 @@ class Evaluation:
             "target",
             "leaves x seeds",
             *(f"pass@{k}" for k in ks),
+            "calls to verified",
             "faster",
             "calls",
             "tokens",
@@ -174,6 +183,9 @@ def evaluate(request: EvalRequest, *, settings: Settings, progress: Progress) ->
         ConfigError: C143 a list or a name in it that cannot be used. EnvironmentProblem: L5xx, the model
             cannot be used; what is done stays, the same command goes on.
     """
+    request = replace(
+        request, folder=request.folder.absolute()
+    )  # children have folders of their own
     version, listed = _listed(request)
     cells: list[Cell] = []
     reused = 0
@@ -183,11 +195,12 @@ def evaluate(request: EvalRequest, *, settings: Settings, progress: Progress) ->
         for op, leaf in listed
         for s in range(request.seeds)
     ]
-    currency = "USD"
+    currency, gains = "USD", dict[str, float]()
     for number, (backend_name, op, leaf, seed) in enumerate(jobs, 1):
         backend = backends.get(backend_name)
         config = _config(request, backend, settings, seed)
         currency = str(config.get("prices", "currency"))
+        gains[backend_name] = float(config.get("min_gain"))
         key = content_hash(
             [
                 version,
@@ -210,8 +223,7 @@ def evaluate(request: EvalRequest, *, settings: Settings, progress: Progress) ->
         cells.append(cell)
     done = Evaluation(
         rows=tuple(
-            _row(b, [c for c in cells if c.backend == b], request.attempts)
-            for b in request.backends
+            _row([c for c in cells if c.backend == b], request, gains[b]) for b in request.backends
         ),
         cells=tuple(cells),
         version=version,
@@ -348,9 +360,12 @@ def _cell(blank: Cell, written: Written) -> Cell:
     )
 
 
-def _row(backend: str, cells: Sequence[Cell], attempts: int) -> Row:
+def _row(cells: Sequence[Cell], request: EvalRequest, gain: float) -> Row:
+    """Return the row of one target; there is at least one cell. gain: speed-up that counts as faster."""
+    attempts = request.attempts
     counted = [c for c in cells if c.status != "unavailable"]
     timed = [c.speedup for c in counted if c.speedup is not None]
+    firsts = [c.first for c in counted if c.first is not None]
     many = len(counted) or 1
 
     def within(k: int) -> float:
@@ -358,12 +373,15 @@ def _row(backend: str, cells: Sequence[Cell], attempts: int) -> Row:
 
     return Row(
         model=", ".join(sorted({c.model for c in cells if c.model})) or "-",
-        backend=backend,
+        backend=cells[0].backend,
+        leaves=len({(c.op, c.leaf) for c in cells}),
+        seeds=request.seeds,
         cells=len(counted),
         unavailable=len(cells) - len(counted),
         passed={k: within(k) for k in sorted({1, min(3, attempts), attempts})},
+        to_verified=sum(firsts) / len(firsts) if firsts else None,
         measured=len(timed),
-        faster=sum(s > 1 for s in timed) / len(timed) if timed else None,
+        faster=sum(s >= gain for s in timed) / len(timed) if timed else None,
         calls=sum(c.calls for c in cells),
         tokens=sum(c.prompt_tokens + c.completion_tokens for c in cells),
         cost=sum(c.cost for c in cells),

@@ -7,21 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from septran.aten.graph import Plain
+from septran.aten.graph import Plain, Several
 from septran.backends.base import Host, HostCall, HostParam, Passed
 from septran.errors import ConfigError, Span, closest
+from septran.ir.dtypes import FLOATS
+from septran.plan.reference_lines import span_of
 from septran.plan.wanted import Wanted
 from septran.run.host_in_place import check_in_place, with_results
+from septran.run.host_numbers import guesses
 
 Numbers = Mapping[str, float | int | str]
 """Values of number parameters by name, as the user gave them; words (`dtype=float16`) are for hosts in Python."""
-_COUNTS = frozenset(
-    """
-    n size numel nelements numelements numelem nelem elements count total totalelements totalsize len length num
-    arraysize vectorsize datasize
-    """.split()
-)
-"""Names, in small letters and without `_`, of a parameter that says how many elements the tensors have, where all have as many."""
 
 
 def host_call(
@@ -30,7 +26,7 @@ def host_call(
     """Return how the host function is called with the reference's inputs, weights and outputs.
 
     Tensors go to tensor parameters in order, plain values of `get_inputs` and `numbers` to the others. A function
-    that takes one tensor more per result writes its results there; else it returns them, or makes them of the inputs
+    that takes one tensor more per result writes its results there, and returns nothing else; else it returns them, or makes them of the inputs
     that `in_place` names; one on pointers also of those that are not const, where it takes no tensor besides its inputs.
 
     Raises:
@@ -41,7 +37,7 @@ def host_call(
     check_in_place(host, in_place, file)
     if any(p.kind != "any" for p in host.params):
         return _typed_call(host, wanted, numbers, in_place, file)
-    given = [Passed(param=g) if isinstance(g, str) else _plain(g, file) for g in wanted.given]
+    given = [_passed(g, wanted.file) for g in wanted.given]
     weights = [] if host.module else [Passed(param=w) for w in wanted.weights]
     results = [Passed(param=o) for o in outputs]
     named = {p.name: Passed(value=numbers[p.name]) for p in host.params if p.name in numbers}
@@ -64,6 +60,9 @@ def host_call(
                 if one is not None
             ]
             filled += [replace(named[p.name], keyword=p.name) for p in by_name if p.name in named]
+            into = {p.name for p, one in found if one is not None and one.param in outputs}
+            if into and host.gives is not None and not into & {*host.gives}:
+                break  # it returns something else: what is left over is an input that the reference lacks
             if in_place:
                 changed = [p.name in in_place for p, one in found if one is not None]
                 changed += [False] * (len(filled) - len(changed))
@@ -99,10 +98,13 @@ def _typed_call(
     """Fill typed parameters: read-only pointers with inputs and weights, others with results, numbers by name."""
     reads = [*(g for g in wanted.given if isinstance(g, str)), *wanted.weights]
     writes = [p.name for p in wanted.problem.outputs]
-    plain = [g for g in wanted.given if not isinstance(g, str)]
+    said = [_plain(g, wanted.file).value for g in wanted.given if not isinstance(g, str)]
     tensors = [p for p in host.params if p.kind == "tensor"]
+    returns = not in_place and len(tensors) == len(reads) and _is_result(host.result, wanted)
+    if returns:
+        tensors, writes = [replace(p, writes=False) for p in tensors], []
     alone = len(tensors) == len(reads)
-    if not in_place and alone and sum(p.writes for p in tensors) == len(writes):
+    if not (in_place or returns) and alone and sum(p.writes for p in tensors) == len(writes):
         in_place = tuple(p.name for p in tensors if p.writes)
     if in_place:
         tensors = [replace(p, writes=False) for p in tensors]
@@ -123,19 +125,32 @@ def _typed_call(
             f"{file}: {host.name} takes a number for {worded[0]}, --number gives {given[worded[0]]!r}",
             Span(str(file), host.line),
         )
-    known = {p.name: given.get(p.name, 0) for p in numbers if p.name in given or p.default}
+    known = {p.name: given.get(p.name, p.value) for p in numbers if p.name in given or p.default}
     open_ = [p for p in numbers if p.name not in known]
-    if len(open_) == len(plain):
-        known.update({p.name: _plain(g, file).value for p, g in zip(open_, plain, strict=True)})  # type: ignore[misc]
-        open_ = []
-    sizes = {math.prod(kinds[name].shape) for name in (*reads, *writes)}
-    if reads and all(len(kinds[name].shape) == 1 for name in reads):
-        sizes = {
-            kinds[name].shape[0] for name in reads
-        }  # of vectors a count says the length, whatever comes out
-    if len(open_) == 1 and len(sizes) == 1 and open_[0].name.lower().replace("_", "") in _COUNTS:
-        (known[open_[0].name],) = sizes
-        open_ = []
+    free = [p for p in numbers if p.name not in given and (p.dtype or not p.default)]
+    # those that are no whole numbers are no sizes, whatever the others are
+    for some in (
+        open_,
+        [p for p in open_ if p.dtype in FLOATS],
+        free,
+        [p for p in free if p.dtype in FLOATS],
+    ):
+        if said and len(some) == len(said):
+            known.update(zip((p.name for p in some), said, strict=True))  # type: ignore[arg-type]
+            open_ = [p for p in open_ if p.name not in known]
+            break
+    shapes = [
+        {p.name: kinds[name].shape for p, name in zip(some, given_to, strict=True)}
+        for some, given_to in (
+            ([p for p in tensors if p.name not in writing], reads),
+            ([p for p in tensors if p.name in writing], writes),
+        )
+    ]
+    taken = guesses([p.name for p in open_], *shapes) if open_ else ()
+    if taken:
+        known.update(taken[0])
+        # one number, and one that it can be: a count of elements, of which there is nothing to tell
+        taken, open_ = (taken if len(taken) > 1 or len(open_) > 1 else ()), []
     if open_:
         raise ConfigError.of(
             "C172",
@@ -160,16 +175,41 @@ def _typed_call(
     if in_place:
         changed = [p.name in in_place for p in host.params]
         args = with_results(host, args, changed, wanted, file)
-    return HostCall(host=host, args=tuple(args), returns=False)
+    return HostCall(host=host, args=tuple(args), returns=returns, taken=taken)
 
 
-def _plain(given: object, file: Path) -> Passed:
-    assert isinstance(given, Plain)
-    if given.opaque:
+def _is_result(result: HostParam | None, wanted: Wanted) -> bool:
+    """Whether what a function of typed parameters returns is the reference's only result."""
+    if result is None or len(wanted.problem.outputs) != 1:
+        return False
+    (out,) = wanted.problem.outputs
+    if result.kind == "tensor":
+        return result.dtype == out.dtype
+    return math.prod(out.shape) == 1 and (result.dtype in FLOATS) == (out.dtype in FLOATS)
+
+
+def _passed(given: str | Plain | Several, reference: Path) -> Passed:
+    """Return one of the reference's inputs as an argument; raises as `_plain`."""
+    match given:
+        case str():
+            return Passed(param=given)
+        case Several(items, kind):
+            inside = tuple(_passed(one, reference) for one in items)
+            return Passed(many="list" if kind == "list" else "tuple", items=inside)
+    return _plain(given, reference)
+
+
+def _plain(given: object, reference: Path) -> Passed:
+    """Return a value of the reference's get_inputs; raises ConfigError C172, of that file, for what no function is given."""
+    what = given.kind if isinstance(given, Several) else ""
+    if isinstance(given, Plain):
+        what = given.opaque
+    if what or not isinstance(given, Plain):
         raise ConfigError.of(
             "C172",
-            f"{file}: the reference's get_inputs gives a {given.opaque}; a host function is given tensors and numbers",
-            Span(str(file), 1),
+            f"{reference}: get_inputs gives a {what}; such a host function is given tensors and numbers",
+            span_of(reference, "inputs"),
+            help="let get_inputs return each tensor by itself, and a function of the file make the list",
         )
     return Passed(value=given.value)
 
@@ -178,7 +218,12 @@ def _misfit(host: Host, wanted: Wanted, file: Path) -> ConfigError:
     def told(p: HostParam) -> str:
         return f"{p.name}=" if p.default else p.name
 
-    has = [g if isinstance(g, str) else repr(g.value) for g in wanted.given]
+    def said(g: str | Plain | Several) -> str:
+        if isinstance(g, Several):
+            return f"[{', '.join(map(said, g.items))}]"
+        return g if isinstance(g, str) else repr(g.value)
+
+    has = [said(g) for g in wanted.given]
     weights = f" and weights {', '.join(wanted.weights)}" if wanted.weights else ""
     results = ", ".join(p.name for p in wanted.problem.outputs)
     return ConfigError.of(

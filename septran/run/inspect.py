@@ -144,12 +144,12 @@ def _leaf_bodies(plan: Plan, lowered: Lowered, task: str) -> str:
             f"{plan.operator.name} has no leaf {task!r}{closest(task, known)}",
             help=f"its leaves are {', '.join(sorted(known))}",
         )
-    inline = next((leaf for leaf in found if leaf.inline), None)
-    if inline is not None:
+    listed = next((leaf for leaf in found if leaf.listed), None)
+    if listed is not None:
         raise ConfigError.of(
             "C137",
             f"the library's leaf {task} of {plan.backend.name} has no text: its operations are put where it is called",
-            notes=inline.source.splitlines(),
+            notes=listed.source.splitlines(),
         )
     return "\n".join(leaf_body(leaf, plan.backend.signature(leaf.spec)) for leaf in found)
 

@@ -10,31 +10,41 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from septran import backends
-from septran.backends.base import Backend, Compiled, Foreign, Host, HostCall, Reading, Unjudged
+from septran.backends.base import (
+    Backend,
+    Compiled,
+    Foreign,
+    Host,
+    HostCall,
+    Reading,
+    Unjudged,
+)
 from septran.errors import ConfigError, Span
 from septran.kernel import Kernel, KernelParam, content_hash
-from septran.outcome import Level
 from septran.plan.wanted import Wanted, load_wanted, read_source
 from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told, with_place_hint
 from septran.run.host_call import Numbers
+from septran.run.host_numbers import Guess
 from septran.run.judge_call import called
-from septran.run.judge_device import OnGpu, on_device, with_device, with_refusal
+from septran.run.judge_device import OnGpu, on_device, with_compiler, with_device
 from septran.run.judge_includes import Whole, text_of, whole_of
-from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
+from septran.run.judge_numbers import with_other_numbers
+from septran.run.judge_proof import prove, unexplained, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
 from septran.run.judge_states import with_states
 from septran.run.judge_steps import AFTER, BITS, built_and_ran, ran, refused, with_unset
 from septran.run.judge_target import candidates, entry_of, target_of
 from septran.run.judge_torch import Computed, computed, with_torch
+from septran.run.judgement import Judgement, JudgeRequest
 from septran.settings import Settings
 from septran.trial.place import Place, device_place, place_in
-from septran.trial.place import Wanted as Where
+from septran.verify.aligned import with_alignment
 from septran.verify.moved import with_other_surroundings
 from septran.verify.noted import with_noted_accesses
 from septran.verify.points import points
@@ -44,94 +54,9 @@ from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request
 from septran.verify.warp_accesses import with_files
 
-SCHEMA = "septran.judge/1"
 Progress = Callable[[str], None]
 INLINE_COPY = "kernel.py"
 """what messages call a Python file whose CUDA is written inside it"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeRequest:
-    """What to judge. file: with the kernel and its host function; reference: a module file or a function.
-
-    entry: the host function, "" to find it. backend: "" to tell it from the file. numbers: values of the host
-    function's number parameters by name. specials: also NaN, infinities and denormals. seed: of the secret inputs.
-    allow_torch: operators that torch may compute beside the kernels, by name, or "all". in_place: parameters of the host function that
-    hold results, too. where: "auto"
-    also runs it on a GPU where there is one, "device" asks for one, "emulated" does without.
-    """
-
-    file: Path
-    reference: Path
-    entry: str = ""
-    backend: str = ""
-    numbers: Numbers = field(default_factory=dict)
-    specials: bool = False
-    seed: int | None = None
-    allow_torch: tuple[str, ...] = ()
-    where: Where = "auto"
-    in_place: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """The septran.judge/1 object. finding: the class of what is wrong, "" when nothing was found.
-
-    left_out: lines of the file that the entry does not need, which were not run. sha: of file and reference.
-    proof: of bounds and races, from the text and the launches that were made. by_torch: operators that torch computed, with lines.
-    device: what a GPU of this machine showed. compiler: what the DSL's own made of it where no GPU was asked, "" for nothing.
-    """
-
-    request: JudgeRequest
-    backend: str
-    entry: str
-    verdict: Verdict
-    finding: str
-    left_out: tuple[str, ...]
-    sha: str
-    proof: Proof = field(default_factory=Proof)
-    by_torch: tuple[str, ...] = ()
-    device: OnGpu = field(default_factory=OnGpu)
-    compiler: str = ""
-
-    @property
-    def code(self) -> int:
-        """The exit code: 0 nothing found, 1 something, 3 it could not be judged here."""
-        if self.verdict.level is Level.UNAVAILABLE:
-            return 3
-        return 0 if self.verdict.passed else 1
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the septran.judge/1 object; `verdict` is a septran.verdict/1."""
-        verdict = self.verdict
-        plain = verdict.to_json()
-        return {
-            "schema": SCHEMA,
-            "file": str(self.request.file),
-            "reference": str(self.request.reference),
-            "backend": self.backend,
-            "entry": self.entry,
-            "sha": self.sha,
-            "ok": verdict.passed,
-            "finding": self.finding,
-            "level": str(verdict.level),
-            "status": str(verdict.status),
-            "where": verdict.where,
-            "reason": "" if verdict.passed else f"[{verdict.code}] {verdict.message}",
-            "hint": "" if verdict.passed else verdict.hint,
-            "max_error": plain["max_error"],
-            "budget_ratio": plain["budget_ratio"],
-            "seed": verdict.seed,
-            "by_torch": list(self.by_torch),
-            "left_out": list(self.left_out),
-            "not_checked": list(verdict.not_checked),
-            "proved": list(self.proof.proved),
-            "not_proven": dict(self.proof.not_proven),
-            "device": self.device.to_json(),
-            "compiler": self.compiler,
-            "exit_code": self.code,
-            "verdict": plain,
-        }
 
 
 def judge(
@@ -154,10 +79,19 @@ def judge(
     target = target_of(request.file, request.backend, text_of(request.file))
     with _told_where(request.file):
         whole = whole_of(request.file, target[1])
-    try:
-        return _judged_whole(request, settings, whole, target, work, progress)
-    except ConfigError as e:
-        raise whole.in_files(e, request.file) from e
+
+    def judged(asked: JudgeRequest, folder: Path | None) -> Judgement:
+        try:
+            return _judged_whole(asked, settings, whole, target, folder, progress)
+        except ConfigError as e:
+            raise whole.in_files(e, request.file) from e
+
+    def again(guess: Guess) -> Judgement:
+        progress(f"taking {', '.join(f'{name} = {number}' for name, number in guess)}")
+        asked = replace(request, numbers={**request.numbers, **dict(guess)})
+        return judged(asked, None if work is None else work / "other_numbers")
+
+    return with_other_numbers(judged(request, work), again)
 
 
 def _judged_whole(
@@ -335,11 +269,15 @@ def _judged(
         if foreign.watched is not None:
             at = folder / "watched"
             verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
+        if foreign.aligned is not None:
+            at = folder / "aligned"
+            verdict = with_alignment(verdict, kernel, wanted.problem, foreign.aligned, at)
         # after the threads: a race changes results in any build, whatever its variables hold
         if verdict.passed and foreign.unset is not None:
             verdict = with_unset(verdict, kernel, foreign.unset, problem, folder, asked)
         how = foreign.sought or search
-        verdict = with_sought_inputs(verdict, kernel, built, problem, how, folder / "sought", sessions)  # fmt: skip
+        placed = foreign.placed(text) if foreign.placed is not None else frozenset()
+        verdict = with_sought_inputs(verdict, kernel, built, problem, how, folder / "sought", sessions, placed)  # fmt: skip
         verdict = with_other_surroundings(verdict, kernel, built, problem, sessions)
         if foreign.sizes is not None and not (read.flags or read.threads):
             sized = Sized(
@@ -349,6 +287,7 @@ def _judged(
                 judged=lambda k, p, at: built_and_ran(place, k, p, at, replace(asked, search=None)),
                 numbers=request.numbers,
                 native=place.where == "native",
+                given=request.sizes == "given",
             )
             verdict = with_other_sizes(verdict, sized, request.reference, wanted, folder / "sizes")
         if kernel.main.endswith(".py"):
@@ -356,7 +295,7 @@ def _judged(
         if call.allow_torch:
             beside = computed(folder)
             verdict = with_torch(verdict, beside, wanted.operators)
-        if verdict.passed or verdict.code in UNEXPLAINED:
+        if verdict.passed or unexplained(verdict):
             progress("proving what holds for all of them")
             params = wanted.problem.params
             proof = prove(foreign, text, str(request.file), call, params, folder)
@@ -379,7 +318,7 @@ def _judged(
     if verdict.passed and not shown.calls and foreign.compiled is not None:
         progress("asking its compiler")
         made = foreign.compiled(kernel, folder / "compiler")
-        unseen = with_refusal(unseen, made)
+        unseen = with_compiler(unseen, made)
     missing = (*verdict.not_checked, *unseen, *skipped)
     verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
     write_evidence(verdict, folder, files={})
@@ -395,6 +334,8 @@ def _judged(
         by_torch=beside.told(),
         device=shown,
         compiler=made.done,
+        guesses=call.taken,
+        taken=dict(call.taken[0]) if call.taken else {},
         sha=content_hash([*own, host.name, backend.name]),
     )
 

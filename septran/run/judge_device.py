@@ -67,11 +67,13 @@ def with_device(verdict: Verdict, found: Verdict | None, shown: OnGpu, sha: str)
     return verdict.without(f"time on {shown.gpu}: {shown.why}") if shown.why else verdict
 
 
-def with_refusal(unchecked: list[str], found: Compiled) -> list[str]:
-    """Return what stays unchecked, with the words in which the DSL's own compiler refused the file where no GPU was asked.
+def with_compiler(unchecked: list[str], found: Compiled) -> list[str]:
+    """Return what stays unchecked after the DSL's own compiler was asked where no GPU was; the words in which it refused the file, too.
 
     A refusal accuses nobody: it is of one version of the compiler, which need not be the author's.
     """
+    if found.settles:
+        return [text for text in unchecked if not text.startswith(_SEEN[0])]
     if not found.refused:
         return unchecked
     told = f"{_SEEN[0]}: {found.refused}"

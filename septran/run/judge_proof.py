@@ -43,8 +43,13 @@ def prove(
         return Proof(not_proven=dict.fromkeys(RULES, why))
 
 
-UNEXPLAINED = ("V202", "V208")
-"""codes of verdicts that say that results differ and not why"""
+_UNEXPLAINED = ("V202", "V208")
+
+
+def unexplained(verdict: Verdict) -> bool:
+    """Whether a verdict says that results differ and not why."""
+    orders = verdict.code == "V209" and " differs at byte " in verdict.message
+    return verdict.code in _UNEXPLAINED or orders
 
 
 def with_proof(verdict: Verdict, proof: Proof) -> Verdict:

@@ -31,6 +31,7 @@ _EMULATED_RUNS, _MOST_EMULATED = 3, 1 << 15
 _TRIED, _OF_A_BLOCK = 24, 128
 _WRONG = ("V202", "V205", "V208", "V209")
 """Codes that accuse a file at another size; what ends otherwise there only was not checked."""
+_GIVEN = "a file that is made for the reference's sizes alone is judged at these with --sizes given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class Sized:
     judged: Callable[[Kernel, Problem, Path], Verdict]
     numbers: Numbers
     native: bool = True
+    given: bool = False
 
     @property
     def most(self) -> int:
@@ -66,6 +68,8 @@ def with_other_sizes(
     sized = replace(sized, asked=sure)
     if not sure:
         return verdict
+    if sized.given:
+        return verdict.without(f"other sizes: it asks {', '.join(map(str, sure))}; --sizes given")
     left = list(sized.asked)
     tried: list[str] = []
     why = "the reference fixes its sizes"
@@ -80,7 +84,7 @@ def with_other_sizes(
                 if found.code in _WRONG:
                     asks = ", ".join(map(str, turned))
                     message = f"{found.message} ({told}, where {asks} comes out otherwise)"
-                    return replace(found, message=message)
+                    return replace(found, message=message, hint=f"{found.hint}; {_GIVEN}")
                 if not found.passed:
                     why = f"at {told}: {found.message}"
                     continue

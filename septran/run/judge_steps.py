@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from septran.backends.base import UNMODELLED
 from septran.kernel import Kernel
 from septran.outcome import Level, Status
 from septran.toolchain.built import Built
@@ -22,6 +23,9 @@ from septran.verify.verify import Request, verify
 BITS = ("V202", "V207", "V208", "V209", "V215")
 """codes of verdicts on what a kernel computes and touches"""
 AFTER = "calls after those that were made: {} live from call to call"
+_THREADS = re.compile(
+    r"\bstd\s*::\s*(?:jthread|thread|async|execution)\b(?!\s*::)|\bpthread_create\b"
+)
 # a pool of threads that shrank cannot grow again where no thread may be started
 _TEAM = re.compile(r"\b(?:num_threads\s*\(\s*\w+|omp_set_num_threads\s*\(\s*\w+|omp\s+parallel)")
 
@@ -30,7 +34,7 @@ def ran(kernel: Kernel, built: Built, problem: Problem, folder: Path, request: R
     """Return the verdict; a file that the static host cannot hold is not run in a process worth attacking instead."""
     what = ""
     if built.foreign and starts_threads(built):
-        what = "it starts threads of its own"
+        what = f"it starts threads of its own{_where(kernel.source, _THREADS)}"
     elif built.foreign and (asked := machine_asked(built, kernel.entry)):
         what = f"it asks for {', '.join(asked)}, so it may do something else where the answer is another"
     elif built.refused:
@@ -52,6 +56,13 @@ def ran(kernel: Kernel, built: Built, problem: Problem, folder: Path, request: R
         f"the static host, which judges such files, has not what this one needs: {what}",
         "OpenMP's threads, the C and C++ libraries and memory are there",
     )
+
+
+def _where(source: str, wanted: re.Pattern[str]) -> str:
+    """Return the first place of a word in a text, in words; "" where the text does not have it."""
+    plain = re.sub(r"//[^\n]*", "", source)
+    found = wanted.search(plain)
+    return f", line {plain.count(chr(10), 0, found.start()) + 1} (`{found[0]}`)" if found else ""
 
 
 def built_and_ran(
@@ -101,9 +112,10 @@ def refused(
     where: Any,
     objections: tuple[tuple[str, str, int], ...],
 ) -> Verdict:
-    """Return the verdict on a file that says what no kernel needs; nothing of it has run."""
-    told = [f"{file.name}:{line} {what}" for _, what, line in objections]
-    return Verdict(
+    """Return the verdict on a file that says what no kernel needs, or else what there is no model of; nothing of it has run."""
+    hostile = [one for one in objections if one[0] != UNMODELLED]
+    told = [f"{file.name}:{line} {what}" for _, what, line in hostile or objections]
+    verdict = Verdict(
         level=Level.REJECTED,
         status=Status.REJECTED,
         where=where,
@@ -111,9 +123,13 @@ def refused(
         kernel_sha=sha,
         backend=backend,
         arch="",
-        code="V216" if any(kind == "kernel" for kind, _, _ in objections) else "V210",
+        code="V216" if any(kind == "kernel" for kind, _, _ in hostile) else "V210",
         message="; ".join(told[:5]),
         hint="what the entry does not need may stay in the file: it is left out before",
         seed=seed,
         diagnostics=tuple({"kind": k, "message": w, "line": n} for k, w, n in objections),
     )
+    if hostile:
+        return verdict
+    why = f"the judge has no model of what it uses, and did not run it: {verdict.message}"
+    return verdict.unavailable("V217", why, verdict.hint)

@@ -61,6 +61,9 @@ def candidates(file: Path, entry: str, foreign: Foreign, text: str) -> tuple[Hos
     except SyntaxError as e:
         line = e.lineno or 1
         raise ConfigError.of("C170", f"{file}: {e.msg}", Span(str(file), line)) from e
+    if not hosts and (why := foreign.unlaunched(text)) is not None:
+        line, what, help_ = why
+        raise ConfigError.of("C170", f"{file}: {what}", Span(str(file), line), help=help_)
     if not hosts:
         raise ConfigError.of(
             "C170",

@@ -8,20 +8,20 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from septran.atomic import write_atomic
-from septran.errors import exit_code_of
+from septran.errors import EnvironmentProblem, exit_code_of
 from septran.ir.text import print_program
-from septran.kernel import Kernel, content_hash
+from septran.kernel import Kernel, Leaf, content_hash
 from septran.mapping.schema import Policy
 from septran.outcome import Status
 from septran.passes.run import PassRun
-from septran.plan.dynamic import judged_sizes
+from septran.plan.dynamic import judged_sizes, named_sizes
 from septran.plan.fit import Lowered
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan
@@ -35,13 +35,17 @@ from septran.run.result import Result
 from septran.run.roofline import share_of
 from septran.seal import seal_file
 from septran.settings import Settings
+from septran.toolchain.built import Built
 from septran.trial.culprit import find_culprit
 from septran.trial.judge import Judged, build_only, judge_at, judge_kernel
 from septran.trial.place import Place, place_in
 from septran.trial.row_bits import DIFFER, compare_rows
 from septran.verify.problem import Problem
 from septran.verify.timing import Timing, time_kernel
+from septran.verify.verdict import Verdict, write_evidence
 
+_MOST_NATIVE, _MOST_EMULATED = 1 << 18, 1 << 12
+"""elements of an open dim at which a build is judged because a leaf names them"""
 _BLAME = (Status.INCORRECT_NUMERICAL, Status.RUNTIME_ERROR, Status.TIMEOUT)
 Progress = Callable[[str], None]
 
@@ -175,6 +179,8 @@ def _gen(job: _Job) -> Result:
         if built.ok:  # else the verdict says what the compiler did not like
             job.seconds["compile"] = round(built.seconds, 3)
             return _stop(job, result.with_build(built), "compiled")
+    if place.trouble is not None:
+        return _finish(job, _unjudged(job, place.trouble, place, kernel, result))
     judged = _judged(job, place, kernel, problem)
     if judged.verdict.status in _BLAME and not plan.dynamic:
         job.progress("finding out what is wrong: logic, leaf or compiler")
@@ -182,7 +188,7 @@ def _gen(job: _Job) -> Result:
         found = find_culprit(plan, lowered, chosen.leaves, problem, verdict, place, work=folder)
         result = result.with_culprit(found)
     timing = _timed(job, place, judged, problem)
-    judged, result = _at_other_sizes(job, place, judged, result)
+    judged, result = _at_other_sizes(job, place, judged, result, chosen.leaves)
     if judged.verdict.passed:
         seconds = None if timing is None else timing.kernel_s
         where, program = judged.verdict.where, lowered.bound.program
@@ -198,14 +204,19 @@ def _gen(job: _Job) -> Result:
 
 
 def _at_other_sizes(
-    job: _Job, place: Place, judged: Judged, result: Result
+    job: _Job, place: Place, judged: Judged, result: Result, leaves: Mapping[str, Leaf]
 ) -> tuple[Judged, Result]:
-    """Return a kernel with open dims judged at edges and primes, too: as wrong as at the first size where it is."""
+    """Return a kernel with open dims judged at edges and primes, too, and at what its leaves name: as wrong as at the first size where it is."""
     plan, program = job.plan, job.lowered.program
     if not program.dims or not judged.verdict.passed:
         return judged, result
     start, sizes = time.perf_counter(), []
-    for dims in judged_sizes(plan, program):
+    foreign = [leaf.source for leaf in leaves.values() if leaf.writer != "library"]
+    native = judged.verdict.where == "native"
+    named, left = named_sizes(program, foreign, _MOST_NATIVE if native else _MOST_EMULATED)
+    asked = [{**plan.dims, **one} for one in named]
+    usual = judged_sizes(plan, program)
+    for dims in (*usual, *(one for one in asked if one not in usual and one != dict(plan.dims))):
         shown = " ".join(f"{d.name}={dims[d.name]}" for d in program.dims)
         job.progress(f"verifying the same build at {shown}")
         folder = job.run.dir / "sizes" / shown.replace(" ", "_")
@@ -224,6 +235,9 @@ def _at_other_sizes(
             )
             break
     job.lap("sizes", start)
+    if left and judged.verdict.passed:
+        told = f"sizes that a leaf names and that were not tried: {', '.join(map(str, left))}"
+        judged = replace(judged, verdict=judged.verdict.without(told))
     domain = {d.name: [d.low, d.high] for d in program.dims}
     return judged, replace(result, dynamic={"domain": domain, "sizes": sizes})
 
@@ -294,6 +308,22 @@ def _judged(job: _Job, place: Place, kernel: Kernel, problem: Problem) -> Judged
     seal_file(job.run.dir, "verify/verdict.json")
     job.run.event("verdict", level=str(verdict.level), status=str(verdict.status))
     return judged
+
+
+def _unjudged(
+    job: _Job, trouble: EnvironmentProblem, place: Place, kernel: Kernel, result: Result
+) -> Result:
+    """Return the result of a kernel that cannot be run here: it is printed and proven, and what brings the rest is said."""
+    (why,) = trouble.diagnostics
+    base = Verdict.of(kernel, where=place.where, dims=job.plan.dims, seed=job.request.seed)
+    verdict = base.unavailable(why.code, why.message, why.help)
+    write_evidence(verdict, job.run.dir / "verify", files={})
+    seal_file(job.run.dir, "verify/verdict.json")
+    job.run.event("verdict", level=str(verdict.level), status=str(verdict.status))
+    judged = Judged(kernel=kernel, built=Built(ok=False, artifact=None), verdict=verdict)
+    job.judged.append(judged)
+    found = replace(result.with_verdict(verdict).with_timing(None), where=None, build={})
+    return with_exit_code(found, judged, ())
 
 
 def _timed(job: _Job, place: Place, judged: Judged, problem: Problem) -> Timing | None:

@@ -11,13 +11,14 @@ from typing import Any
 
 from septran import backends
 from septran.atomic import write_atomic
+from septran.backends.base import Backend
 from septran.document import plain_text
 from septran.errors import InputError, SeptranError, Span
 from septran.ir.access import names_engines, substituted
 from septran.ir.expr import Const, free
 from septran.ir.nodes import CORE_ID, CORE_NUM, For, Program, Stmt, When
 from septran.ir.text import parse_expr, parse_program
-from septran.kernel import Kernel, Leaf, leaf_specs
+from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
 from septran.mapping.schema import Policy
 from septran.plan.batch_invariant import MOST_ROWS, refused
 from septran.plan.fit import Lowered
@@ -208,21 +209,24 @@ def _print(plan: Plan, lowered: Lowered, kernel: Kernel | None) -> Printed:
     )
     if kernel is None:
         kernel = plan.backend.emit(lowered.program, leaves)
-    leaves |= {leaf.spec.key: leaf for leaf in kernel.leaves if leaf.spec.opaque}
+    leaves |= {leaf.spec.key: leaf for leaf in kernel.leaves}
     for _, spec in leaf_specs(lowered.program):
-        if (
-            spec.key not in leaves
-        ):  # a stored kernel holds it as text; only that it is a function matters here
-            source = f"{plan.backend.signature(spec)} {{\n}}\n"
-            leaves[spec.key] = Leaf(spec=spec, writer="stored", name=spec.symbol, source=source)
-        # a leaf that stands in the text as a function was not put in place, whatever the library's is
-        if leaves[spec.key].inline and f" {spec.symbol}(" in kernel.source:
-            leaves[spec.key] = replace(leaves[spec.key], inline=False)
+        leaf = leaves.get(spec.key)
+        # a stored kernel holds its leaves as text, and one that stands there is not the library's that is put in place
+        if leaf is None or (leaf.inline and f" {spec.symbol}(" in kernel.source):
+            leaves[spec.key] = _stored(plan.backend, kernel, spec)
     return Printed(
         finished=_finished(plan, lowered, leaves),
         kernel=kernel,
         source={**about(kernel), "logic": plan.logic.sha},
     )
+
+
+def _stored(backend: Backend, kernel: Kernel, spec: LeafSpec) -> Leaf:
+    """Return a leaf as a kernel's text holds it: put in place, or a function, of which nothing else matters here."""
+    placed = backend.in_place.held(kernel.source, spec.symbol) if backend.in_place else ""
+    source = placed or f"{backend.signature(spec)} {{\n}}\n"
+    return Leaf(spec=spec, writer="stored", name=spec.symbol, source=source)
 
 
 def about(kernel: Kernel) -> dict[str, str]:

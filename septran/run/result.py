@@ -197,15 +197,16 @@ class Result:
         return replace(self, build=dict(built.facts), not_checked=list(built.not_checked))
 
     def with_verdict(self, verdict: Verdict) -> Result:
-        """Return the result with a verdict instead of an earlier one."""
+        """Return the result with a verdict instead of an earlier one; a kernel of which no call ended has no error."""
         plain = verdict.to_json()
+        ran = verdict.passed or bool(verdict.cases)
         return replace(
             self,
             level=str(verdict.level),
             where=verdict.where,
             status=str(verdict.status),
-            max_error=plain["max_error"],
-            budget_ratio=plain["budget_ratio"],
+            max_error=plain["max_error"] if ran else None,
+            budget_ratio=plain["budget_ratio"] if ran else None,
             not_checked=list(verdict.not_checked),
             seed=verdict.seed,
             ties=verdict.ties or ABSENT,

@@ -1,6 +1,6 @@
 """How close a kernel comes to what its machine can do: the roofline share.
 
-The limits of the processor (fused multiply-adds from registers, copies at several sizes) are measured once and kept in
+The limits of the processor (multiply-adds from registers or matrix tiles, copies at several sizes) are measured once and kept in
 the cache; a machine file's `peak_gflops` and `peak_gbytes_per_s` win over them. No kernel of an operator with work W
 and bytes B can take less than max(W / peak, B / bandwidth) seconds; the share is that time over the kernel's.
 Source: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009. B counts each tensor once, and the bandwidth is
@@ -27,6 +27,7 @@ from septran.ir.nodes import Program
 from septran.machine import Machine
 from septran.plan.resolve import Plan, arguments
 from septran.run.work import work_of
+from septran.toolchain.compilers import wants_tiles
 from septran.verify.environment import environment_facts
 
 _PROBE = Path(__file__).with_name("roofline_probe.cpp")
@@ -85,7 +86,7 @@ def share_of(
         limits = _read(_kept(threads))
         if limits is None:
             return Share(reason=f"no limits of this machine for {threads} threads: {UNMEASURED}")
-        kind = "float64" if plan.dtype == "float64" else "float32"
+        kind = plan.dtype if plan.dtype in limits.gflops else "float32"
         known = (limits.gflops.get(kind), limits.bandwidth(moved))
     share = _compare(known, work_of(program), moved, seconds)
     if share.share is not None and share.share > 1 and where == "native":
@@ -188,7 +189,7 @@ def _limits(gflops: Mapping[str, Any], copies: Any) -> Limits:
 @functools.cache
 def _kept(threads: int) -> Path:
     text = _PROBE.read_text(encoding="utf-8")
-    parts = [_SCHEMA, threads, environment_facts().get("cpu", ""), text]
+    parts = [_SCHEMA, threads, environment_facts().get("cpu", ""), text, wants_tiles()]
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:16]
     return assets.home() / "cache" / "limits" / f"{digest}.json"
 

@@ -18,7 +18,8 @@ from septran.document import Document
 from septran.errors import SeptranError, Span, closest
 from septran.plan.resolve import GenRequest
 from septran.run.suite import wrong
-from septran.run.tune import Outcome, Progress, TuneRequest, tune
+from septran.run.tune import Progress, tune
+from septran.run.tune_outcome import Outcome, TuneRequest
 from septran.settings import Settings
 
 Row = Mapping[str, Any]
@@ -175,10 +176,11 @@ def _kept(run: object) -> str | None:
 def told(found: Outcome) -> Row:
     """Return what a row says of a search: its object without the trials, and whether it improved the default."""
     data = found.to_json()
-    trials = [t["found"] for t in data.pop("trials") if t["state"] == "measured"]
+    trials = [t["found"] for t in data.pop("trials") if t["state"] in ("measured", "predicted")]
     data["spread"] = max(trials) / min(trials)
     near = found.within is not None and found.within <= WITHIN
-    return {"state": "improved" if found.better else "within" if near else "open", "search": data}
+    stays = near or found.how == "predicted"
+    return {"state": "improved" if found.better else "within" if stays else "open", "search": data}
 
 
 def rows_of(data: Any, file: Path) -> dict[str, Row]:
@@ -240,9 +242,9 @@ def _line(row: Row) -> str:
         else f"{rank:.2f}, {found['spread']:.2f}, {pairs['by_model']} : {pairs['against_it']}"
     )
     kept = _values(best["values"]) if found["better"] else "the default stays"
-    counts = (
-        f"{found['measured'] + found['wrong'] - 1}, {found['pruned']}, {found['refused']}, {space}"
-    )
+    if found["how"] == "predicted":
+        kept += " (predicted, not measured)"
+    counts = f"{found['measured'] + found['predicted'] + found['wrong'] - 1}, {found['pruned']}, {found['refused']}, {space}"
     return (
         f"| {row['row']} | {_values(default['values'])}: {_figure(default['found'], found['unit'])} | {kept} | "
         f"{gain if found['better'] else ''} | {within} | {counts} | {model} | {_WORDS[row['state']]} |"

@@ -166,6 +166,12 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, Result]:
         named = [str(about[n]) for n in ("name", "backend", "arch", "entry", "main")]
         if named != [about[n] for n in ("name", "backend", "arch", "entry", "main")]:
             raise TypeError("kernel.json does not name its kernel")
+    except FileNotFoundError as e:
+        raise ConfigError.of(
+            "C136",
+            f"run {run.id} holds no finished kernel: it has no {Path(e.filename).name}",
+            help=f"`septran gen --resume {store.reference(run)}` goes on with it",
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise ConfigError.of(
             "C136",

@@ -19,7 +19,8 @@ from typing import Any, Literal
 from septran import seal
 from septran.atomic import write_atomic
 
-State = Literal["measured", "pruned", "refused", "wrong"]
+State = Literal["measured", "predicted", "pruned", "refused", "wrong"]
+_FIGURED = ("measured", "predicted")
 _DRAWS = 12
 """Proposals of the sampler that may be known already before one is drawn at random."""
 _STARTUP = 8
@@ -31,8 +32,9 @@ _REFUSED = 10.0
 class Trial:
     """One proposal. number: 0 is the default. values: choice -> value. predicted: ticks, None where unknown.
 
-    state: measured, pruned (the model expects it to be slower than what was found), refused (it does not map or fit) or wrong
-    (the verifier did not accept it); why says more. found: cycles or seconds. low, high: the 95 % interval of the default's time over
+    state: measured, predicted (verified, its figure the model's), pruned (the model expects it to be slower than what was found),
+    refused (it does not map or fit) or wrong (the verifier did not accept it); why says more. found: cycles or seconds. compiled:
+    what the device's compiler says of it: registers, spill_bytes, ... low, high: the 95 % interval of the default's time over
     this one's. by: "model" or "sampler", "" for the default.
     """
 
@@ -46,6 +48,7 @@ class Trial:
     why: str = ""
     seconds: float = 0.0
     by: str = ""
+    compiled: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -72,15 +75,22 @@ def _sealed(path: Path, data: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class Trials:
-    """Those of one run, kept in `path`. choices: choice -> its values."""
+    """Those of one run, kept in `path`. choices: choice -> its values. fixed: what the sampler leaves as it is."""
 
     path: Path
     choices: Mapping[str, Sequence[Any]]
     seed: int
     done: list[Trial] = field(default_factory=list)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def kept(cls, path: Path, choices: Mapping[str, Sequence[Any]], seed: int) -> Trials:
+    def kept(
+        cls,
+        path: Path,
+        choices: Mapping[str, Sequence[Any]],
+        seed: int,
+        fixed: Mapping[str, Any] | None = None,
+    ) -> Trials:
         """Return the trials of a run; left out is what comes from a torn or an edited line on: it is tried again."""
         done = []
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
@@ -90,7 +100,7 @@ class Trials:
                 break
         if path.is_file():
             path.write_text("".join(_line(path, t) for t in done), encoding="utf-8")
-        return cls(path=path, choices=choices, seed=seed, done=done)
+        return cls(path=path, choices=choices, seed=seed, done=done, fixed=fixed or {})
 
     def add(self, trial: Trial) -> None:
         """Keep a trial; it is on the disk when this returns."""
@@ -107,19 +117,19 @@ class Trials:
 
     @property
     def whole(self) -> bool:
-        """Whether every choice was proposed."""
-        known = {_key(t.values) for t in self.done}
+        """Whether every choice was proposed, what is fixed as it is."""
+        known = {_key(t.values) for t in self.done if self.fixed.items() <= t.values.items()}
         return len(known) >= math.prod(len(values) for values in self.choices.values())
 
     @property
     def measured(self) -> list[Trial]:
         """Those with a figure."""
-        return [t for t in self.done if t.state == "measured"]
+        return [t for t in self.done if t.state in _FIGURED]
 
     @property
     def built(self) -> int:
         """How many were compiled, the default not counted."""
-        return sum(t.state in ("measured", "wrong") for t in self.done[1:])
+        return sum(t.state in (*_FIGURED, "wrong") or bool(t.compiled) for t in self.done[1:])
 
     def best(self) -> Trial:
         """Return the measured trial with the smallest figure, the earliest of equals."""
@@ -171,15 +181,18 @@ class Trials:
             told = _REFUSED * default if figure is None else figure
             study.add_trial(
                 optuna.trial.create_trial(
-                    params=dict(trial.values), distributions=kinds, value=told
+                    params={name: trial.values[name] for name in kinds},
+                    distributions=kinds,
+                    value=told,
                 )
             )
-        return dict(study.ask(kinds).params)
+        return {**study.ask(kinds).params, **self.fixed}
 
     def _drawn(self, known: set[str], number: int) -> dict[str, Any]:
         rng = random.Random(self.seed * 1_000_003 + number)
         while True:
             found = {name: rng.choice(list(values)) for name, values in self.choices.items()}
+            found |= self.fixed
             if _key(found) not in known:
                 return found
 

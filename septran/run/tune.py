@@ -3,7 +3,8 @@
 A proposal is mapped first: what does not map or fit is refused there. The model says what it would take, and what is expected to be
 slower than the best so far is not built. Where a simulator counts cycles, what is left is built, verified like every kernel, and
 that says how fast it is. Elsewhere it is built and timed in slots that alternate with the default's, and one of the timed calls is
-judged: enough to go on searching. At the end the best is verified like every kernel, the next best where it fails, and measured
+judged: enough to go on searching. Without a device, where its emulation counts nothing, each is verified and its figure is the
+model's (septran/run/foretold.py): a prediction, and called so wherever it goes. At the end the best is verified like every kernel, the next best where it fails, and measured
 against the default again, twice in new processes; the default stays unless both intervals are on the other's side.
 """
 
@@ -11,10 +12,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from septran import assets
 from septran.atomic import write_atomic
@@ -22,7 +23,7 @@ from septran.errors import EnvironmentProblem, MappingError, SeptranError, exit_
 from septran.kernel import Kernel
 from septran.machine import load_machine
 from septran.mapping.schema import ExplicitMapping
-from septran.mapping.space import choices_of, settled, values_of, with_values
+from septran.mapping.space import choices_of, policy_choices, settled, values_of, with_values
 from septran.mapping.text import mapping_text
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
@@ -31,8 +32,10 @@ from septran.plan.resolve import GenRequest, Plan, lower_plan, machine_of, predi
 from septran.plan.tuned import Tuned, added, policy_sha
 from septran.run import store
 from septran.run.ask_values import Asked, asked
+from septran.run.foretold import foretold, require_model, spilled
 from septran.run.predict import of_known_sizes
-from septran.run.trials import Trial, Trials, ordered, rank_correlation
+from septran.run.trials import Trial, Trials
+from septran.run.tune_outcome import Outcome, TuneRequest
 from septran.settings import Settings
 from septran.trial.judge import Judged, build_candidate, judge_once
 from septran.trial.place import Place, place_in
@@ -54,83 +57,6 @@ _NARROWED = 4
 _SILENT = "wrong or silent while it was timed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneRequest:
-    """kernel: what is tuned. trials: kernels that may be built besides the default. resume: a run. output: file of results.
-
-    proposer: a model that proposes before the sampler does ("llm", "command:PROGRAM"), "" for none.
-    """
-
-    kernel: GenRequest
-    trials: int = 30
-    seed: int = 0
-    resume: str | None = None
-    output: Path | None = None
-    proposer: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a search found. ratio: default / best with low and high. better: the best replaces the default.
-
-    whole: every choice was proposed.
-    """
-
-    SCHEMA: ClassVar[str] = "septran.tune/1"
-    plan: Plan
-    choices: Mapping[str, tuple[object, ...]]
-    unit: str
-    trials: tuple[Trial, ...]
-    best: Trial
-    ratio: float
-    low: float
-    high: float
-    better: bool
-    whole: bool
-    file: str
-    run: str
-    asked: Mapping[str, Any] | None = None
-
-    @property
-    def within(self) -> float | None:
-        """How many times as fast as what is kept any other measured choice may be: the largest upper end of their intervals."""
-        kept = self.ratio if self.better else 1.0
-        others = [t for t in self.trials[1:] if t.state == "measured" and t is not self.best]
-        ends = [t.high for t in others] + [self.high] * (self.best.number > 0 and not self.better)
-        known = [end for end in ends if end is not None]
-        return max([1.0, *(end / kept for end in known)]) if len(known) == len(ends) else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the septran.tune/1 object."""
-        default = self.trials[0]
-        pairs = [(t.predicted, t.found) for t in self.trials if t.predicted and t.found]
-        states = [t.state for t in self.trials]
-        return {
-            "schema": self.SCHEMA,
-            "op": self.plan.operator.name,
-            "backend": self.plan.backend.name,
-            "arch": self.plan.arch,
-            "dims": dict(self.plan.dims),
-            "dtype": self.plan.dtype,
-            "unit": self.unit,
-            "choices": {name: list(values) for name, values in self.choices.items()},
-            "proposed": len(self.trials) - 1,
-            **{name: states.count(name) for name in ("measured", "pruned", "refused", "wrong")},
-            "default": {"values": dict(default.values), "found": default.found},
-            "best": {"values": dict(self.best.values), "found": self.best.found},
-            "speedup": {"middle": self.ratio, "low": self.low, "high": self.high},
-            "better": self.better,
-            "whole": self.whole,
-            "within": self.within,
-            "asked": None if self.asked is None else dict(self.asked),
-            "rank_correlation": rank_correlation(pairs),
-            "ordered": dict(zip(("by_model", "against_it"), ordered(self.trials), strict=True)),
-            "trials": [t.to_json() for t in self.trials],
-            "file": self.file,
-            "run": self.run,
-        }
-
-
 def tune(
     request: TuneRequest,
     *,
@@ -144,7 +70,7 @@ def tune(
 
     Raises:
         InputError: the user's mistake; M093, the mapping leaves nothing open; C162, a dim stays open.
-        EnvironmentProblem: V110, V113, kernels cannot be run here; V117, nothing here says how fast they are;
+        EnvironmentProblem: V110, V113, kernels cannot be run here; V117, nothing here says or predicts how fast they are;
             V118, the default itself is not right. KeyboardInterrupt: after saying how to go on.
     """
     search = _Search.of(request, settings, progress)
@@ -173,6 +99,8 @@ class _Search:
     run: store.Run
     trials: Trials
     unit: str
+    how: str
+    policy: Mapping[str, tuple[object, ...]]
     asked: Asked | None = None
     first: Judged | None = None
 
@@ -181,17 +109,16 @@ class _Search:
         plan = of_known_sizes(resolve(replace(request.kernel, tuned=False)))
         place = place_in(settings, plan.backend, plan.arch, request.kernel.where)
         place.require()
-        if place.where == "emulated" and plan.backend.figures is None:
-            raise EnvironmentProblem.of(
-                "V117",
-                f"an emulation of {plan.backend.name} has no speed, so nothing can be compared",
-                help="tune where the device is, or for a target whose simulator counts cycles",
-            )
+        counted = plan.backend.figures is not None
+        how = "counted" if counted else "predicted" if place.where == "emulated" else "timed"
         if isinstance(plan.mapping, ExplicitMapping):
             plan = replace(plan, mapping=settled(plan.mapping, first=True))
         default = lower_plan(plan)
+        if how == "predicted":
+            require_model(plan, default)
         choices = choices_of(default.bound.mapping)
-        if not choices:
+        policy = _policy(request, plan, default)
+        if not choices and not policy:
             raise MappingError.of(
                 "M093",
                 f"{plan.mapping.file} leaves nothing open for {plan.operator.name}",
@@ -214,9 +141,17 @@ class _Search:
             place=place,
             problem=problem_of(plan, default.program, plan.dims),
             run=run,
-            trials=Trials.kept(run.dir / "trials.jsonl", choices, request.seed),
-            unit="cycles" if plan.backend.figures is not None else "seconds",
-            asked=asked(request.proposer, plan, settings, run.dir / "asked.json"),
+            trials=_kept(
+                run.dir / "trials.jsonl",
+                choices,
+                request.seed,
+                how,
+                values_of(default.bound.mapping, policy),
+            ),
+            unit="seconds" if how == "timed" else "cycles",
+            how=how,
+            policy=policy,
+            asked=asked(request.proposer, plan, settings, run.dir / "asked.json", policy),
         )
 
     def whole(self) -> Outcome:
@@ -246,28 +181,24 @@ class _Search:
             raise EnvironmentProblem.of("V118", f"the default kernel is {self.first.verdict.level}")
         if not self.trials.done:
             values = values_of(self.default.bound.mapping, self.trials.choices)
-            found = self.figure(self.first)
-            if found is None:
+            values |= self.trials.fixed
+            predicted = predicted_ticks(self.plan, self.default)
+            trial = Trial(number=0, values=values, state="measured", predicted=predicted)
+            trial = self.figured(trial, self.default, self.first)
+            if trial.found is None:
                 raise EnvironmentProblem.of("V118", f"the default kernel is {_SILENT}")
-            self.trials.add(
-                Trial(
-                    number=0,
-                    values=values,
-                    state="measured",
-                    predicted=predicted_ticks(self.plan, self.default),
-                    found=found,
-                    low=1.0,
-                    high=1.0,
-                )
-            )
-            self.progress(f"default: {self.shown(found)}")
+            self.trials.add(replace(trial, low=1.0, high=1.0))
+            self.progress(f"default: {self.shown(trial.found)}")
 
     def tried(self, values: Mapping[str, Any]) -> Trial:
         number, begun = len(self.trials.done), time.perf_counter()
         trial = Trial(number=number, values=dict(values), state="refused")
         try:
             lowered = self.lowered(values)
-        except MappingError as e:
+            self.emitted(lowered)
+        except EnvironmentProblem:
+            raise
+        except SeptranError as e:  # some refusals of a target's own come with its text
             return replace(trial, why=e.diagnostics[0].message)
         predicted = predicted_ticks(self.plan, lowered)
         trial = replace(trial, predicted=predicted)
@@ -293,11 +224,15 @@ class _Search:
             judged = self.judged(lowered, "trial")
             if not judged.verdict.passed:
                 return replace(trial, state="wrong", why=str(judged.verdict.level))
-            found = self.figure(judged)
-            if found is None:
+            trial = self.figured(trial, lowered, judged)
+            if trial.found is None:
                 return replace(trial, state="wrong", why=_SILENT)
-            ratio = (self.trials.done[0].found or 0.0) / found
-            return replace(trial, state="measured", found=found, low=ratio, high=ratio)
+            default = self.trials.done[0]
+            if spilled(trial.compiled) > spilled(default.compiled):
+                why = f"{trial.why}: more than of the default"
+                return replace(trial, state="refused", found=None, why=why)
+            ratio = (default.found or 0.0) / trial.found
+            return replace(trial, low=ratio, high=ratio)
         work = self.run.subdir("trial")
         judged = build_candidate(self.place, self.emitted(lowered), self.problem, work=work)
         if judged.verdict.code:
@@ -361,9 +296,20 @@ class _Search:
         work, seed = self.run.subdir(name), self.request.kernel.seed
         return judge_once(self.place, self.emitted(lowered), self.problem, work=work, seed=seed)
 
+    def figured(self, trial: Trial, lowered: Lowered, judged: Judged) -> Trial:
+        """Return `trial` with the figure of its verified kernel, None where there is none."""
+        if self.how != "predicted":
+            return replace(trial, state="measured", found=self.figure(judged))
+        found = foretold(self.plan, lowered, judged)
+        if found is None:
+            return trial
+        return replace(
+            trial, state="predicted", found=found.ticks, why=found.why, compiled=found.compiled
+        )
+
     def figure(self, judged: Judged) -> float | None:
         """Return the cycles, or the seconds of the default, of a verified kernel; None where it cannot be timed."""
-        if self.unit == "cycles":
+        if self.how == "counted":
             cycles = judged.verdict.cycles
             return float(cycles["total"]) if cycles else None
         pairs = self.raced(judged, _TRIAL_S, sample=True)
@@ -405,7 +351,7 @@ class _Search:
         better = bool(best.number) and low > 1.0
         outcome = Outcome(
             plan=self.plan,
-            choices=choices_of(self.default.bound.mapping),
+            choices={**choices_of(self.default.bound.mapping), **self.policy},
             unit=self.unit,
             trials=tuple(self.trials.done),
             best=best,
@@ -416,6 +362,7 @@ class _Search:
             whole=self.trials.whole,
             file=str(self.written(best, ratio, low, high, better=better)),
             asked=None if self.asked is None else self.asked.summary(),
+            how=self.how,
             run=str(self.run.dir),
         )
         data = outcome.to_json()
@@ -450,6 +397,7 @@ class _Search:
             low=low,
             high=high,
             trials=self.trials.built,
+            how=self.how,
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, added(path, entry))
@@ -458,7 +406,34 @@ class _Search:
     def shown(self, figure: float | None) -> str:
         if figure is None:
             return "not timed"
-        return f"{figure:,.0f} cycles" if self.unit == "cycles" else f"{1e6 * figure:,.1f} us"
+        if self.unit == "seconds":
+            return f"{1e6 * figure:,.1f} us"
+        return f"{figure:,.0f} cycles{' (predicted)' if self.how == 'predicted' else ''}"
+
+
+def _policy(request: TuneRequest, plan: Plan, default: Lowered) -> Mapping[str, tuple[object, ...]]:
+    """Return what a model may choose of what the policy chose; nothing without a model, and nothing that a user's own file says."""
+    if not request.proposer or isinstance(plan.mapping, ExplicitMapping):
+        return {}
+    machine = load_machine(plan.backend.machine(plan.arch))
+    outermost = machine.procs[0]
+    own = [name for name, mem in machine.memories.items() if mem.visible_from != outermost]
+    return policy_choices(default.bound.mapping, own)
+
+
+def _kept(
+    path: Path,
+    choices: Mapping[str, Sequence[Any]],
+    seed: int,
+    how: str,
+    fixed: Mapping[str, object],
+) -> Trials:
+    """Return the trials of a run; none where they were predicted and can now be measured, or the other way round."""
+    found = Trials.kept(path, choices, seed, fixed)
+    if found.done and (found.done[0].state == "predicted") != (how == "predicted"):
+        path.unlink()
+        return Trials.kept(path, choices, seed, fixed)
+    return found
 
 
 def _plain(request: GenRequest) -> dict[str, Any]:

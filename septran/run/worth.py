@@ -107,13 +107,15 @@ def is_single_call(leaf: Leaf, backend: Backend) -> bool:
     """Return whether a library leaf is nothing but one call without code of its own (a lambda, a loop)."""
     signature = backend.signature(leaf.spec).strip("\n")
     text = leaf.source.strip("\n").removeprefix(signature).strip()
-    if leaf.inline:
+    if leaf.listed:
         text = strip_comments(leaf.source, braces=True)
         return len([line for line in text.splitlines() if line.strip()]) == 1
     if text.startswith("{"):
         text = strip_comments(text[1:].rstrip().removesuffix("}"), braces=True)
         parts = [p.strip() for p in text.split(";")]
-        parts = [p for p in parts if p and not p.startswith(("using ", "(void)"))]
+        # of operations that are put in place, declarations only name the operands
+        named = ("using ", "(void)", "const ") if leaf.inline else ("using ", "(void)")
+        parts = [p for p in parts if p and not p.startswith(named)]
         return (
             len(parts) == 1 and "{" not in text and re.match(r"[\w:]+\s*[<(]", parts[0]) is not None
         )
@@ -160,6 +162,12 @@ class AskPlan:
         """The leaves a model is asked for, in order."""
         return tuple(c for c in self.candidates if c.asked)
 
+    @property
+    def share_by(self) -> str:
+        """What the shares are reckoned from: the machine's performance model, or operations and bytes."""
+        modelled = all(c.work.ticks is not None for c in self.candidates)
+        return "performance model" if modelled else "operations and bytes"
+
     def line(self) -> str:
         """Return the plan in a line, for a person."""
         kept = len(self.candidates) - len(self.prompts)
@@ -182,6 +190,7 @@ class AskPlan:
                     "task": c.work.spec.task,
                     "spec": c.work.spec.key,
                     "share": round(c.work.share, 4),
+                    "share_by": self.share_by,
                     "calls": round(c.work.calls),
                     "flops": round(c.work.flops),
                     "bytes": round(c.work.moved),
@@ -202,7 +211,9 @@ class AskPlan:
         }
 
     def text(self) -> str:
-        """Return the plan as a table."""
+        """Return the plan as a table, a sentence where there is nothing in it."""
+        if not self.candidates:
+            return "no model is asked: the library writes every leaf; --writer llm and --writer command ask one\n"
         rows = [("leaf", "share", "calls", "bound", "prompt", "asked")]
         prompts = iter(self.prompts)
         for c in self.candidates:
@@ -214,7 +225,7 @@ class AskPlan:
             "  ".join([*(cell.ljust(n) for cell, n in zip(row, widths, strict=False)), row[5]])
             for row in rows
         ]
-        return "\n".join([*lines, "", self.line()]) + "\n"
+        return "\n".join([*lines, "", f"shares by {self.share_by}; {self.line()}"]) + "\n"
 
 
 def _asked(one: Candidate) -> str:

@@ -9,6 +9,7 @@ from septran.errors import Diagnostic, Span, TaskLangError
 from septran.ir.nodes import Prim, Privilege
 from septran.tasklang import values
 from septran.tasklang.alias import aliased, in_place, same_int, same_partition, same_view
+from septran.tasklang.axes import in_steps
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.trace import trace
 from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced, walk
@@ -66,6 +67,8 @@ class Traces:
 
     entry: Task
     found: dict[tuple[str, tuple[tuple[str, int], ...]], Traced] = field(default_factory=dict)
+    read: dict[tuple[str, tuple[tuple[str, int], ...]], Traced] = field(default_factory=dict)
+    """the same as the file has them, before reductions over several axes are made steps"""
     privileges: dict[int, dict[str, Privilege]] = field(default_factory=dict)
     slices: dict[int, list[tuple[values.View, Span | None]]] = field(default_factory=dict)
     """id of a trace -> the slices it writes; whether they make the whole tensor is seen at bind"""
@@ -76,17 +79,22 @@ class Traces:
         """Return the trace of `task` for `ranks` (memoised)."""
         key = (task.name, tuple(sorted(ranks.items())))
         if key not in self.found:
-            self.found[key] = trace(task, ranks)
+            traced = self._read(task, ranks)
+            self.found[key] = traced if task.leaf else in_steps(traced, self._leaf)
         return self.found[key]
+
+    def _read(self, task: Task, ranks: Mapping[str, int]) -> Traced:
+        key = (task.name, tuple(sorted(ranks.items())))
+        if key not in self.read:
+            self.read[key] = trace(task, ranks)
+        return self.read[key]
+
+    def _leaf(self, launch: Launch) -> Traced:
+        return self._read(launch.task, _ranks(launch))
 
     def callee(self, launch: Launch) -> Traced:
         """Return the trace of a launched task for the ranks of its arguments."""
-        ranks = {
-            p: a.rank
-            for p, a in zip(launch.task.params, launch.args, strict=True)
-            if isinstance(a, values.VIEWS)
-        }
-        return self.get(launch.task, ranks)
+        return self.get(launch.task, _ranks(launch))
 
     def privileges_of(self, traced: Traced) -> dict[str, Privilege]:
         """Return the privilege of each tensor parameter that the task touches."""
@@ -125,6 +133,14 @@ class Traces:
         for param, arg in zip(launch.task.params, launch.args, strict=True):
             if isinstance(arg, values.VIEWS) and param in granted:
                 yield param, arg, granted[param]
+
+
+def _ranks(launch: Launch) -> dict[str, int]:
+    return {
+        p: a.rank
+        for p, a in zip(launch.task.params, launch.args, strict=True)
+        if isinstance(a, values.VIEWS)
+    }
 
 
 def _launches(

@@ -129,7 +129,7 @@ def _whole_dims(arg: object) -> Iterator[tuple[int, Dim]]:
 
 
 def _primitive(traced: Traced, node: PrimCall) -> Iterator[tuple[Dim, Dim]]:
-    prim = node.prim
+    prim = node.of or node.prim
     rank = {p.name: p.rank for p in traced.params if isinstance(p, values.SymTensor)}
     y = prim.out
     match prim.name:
@@ -147,8 +147,8 @@ def _primitive(traced: Traced, node: PrimCall) -> Iterator[tuple[Dim, Dim]]:
             yield from (((y, d), (prim.ins[0], p)) for d, p in enumerate(prim.perm))
         case "reduce" | "reduce_acc" | "argreduce":
             x = prim.ins[0]
-            along = prim.axis(rank[x])
-            yield from (((y, d), (x, d)) for d in range(rank[x]) if d != along)
+            along = prim.axes(rank[x])
+            yield from (((y, d), (x, d)) for d in range(rank[x]) if d not in along)
         case "map":
             for _, name in prim.named:
                 if rank.get(name) == rank[y]:

@@ -39,7 +39,8 @@ class Operator:
         time.
     dims: sample dims. odd_dims: further dims, none a multiple of any tile.
     reference: torch meaning and error model. domains: input -> allowed values. samples: input -> the bytes
-        of values of its own (a module's weights), judged as one more family.
+        of values of its own (a module's weights), judged as one more family. limits: dim -> the least and the largest size
+        that it is for, where its file says so.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Operator:
     domains: Mapping[str, Domain] = field(default_factory=dict)
     dtypes: tuple[str, ...] = FLOATS
     samples: Mapping[str, bytes] = field(default_factory=dict)
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def types(self) -> dict[str, TensorType]:
         """Return each tensor parameter's type."""
@@ -63,7 +65,7 @@ class Operator:
         """Return all dims, `given` over the sample dims.
 
         Raises:
-            InputError: C110 for an unknown dim, C111 for a size below 1.
+            InputError: C110 for an unknown dim, C111 for a size below 1, or outside of `limits`.
         """
         for name, value in given.items():
             if name not in self.dims:
@@ -76,6 +78,12 @@ class Operator:
                 raise InputError.of("C111", f"dim {name}={value}: a size is at least 1")
             if value > MAX_SIZE:
                 raise InputError.of("C111", f"dim {name}={value}: a size is at most {MAX_SIZE}")
+            low, high = self.limits.get(name, (1, MAX_SIZE))
+            if not low <= value <= high:
+                raise InputError.of(
+                    "C111",
+                    f"dim {name}={value}: {self.name} is for {low} to {high}, as its file says",
+                )
         return {**self.dims, **given}
 
     def shape(self, param: str, dims: Mapping[str, int]) -> tuple[int, ...]:

@@ -14,9 +14,10 @@ from septran.ir import scalar
 from septran.ir.dtypes import whole_sums
 from septran.tasklang import extern, mapexpr, movement
 from septran.tasklang.api import PartitionOptions, current
+from septran.tasklang.axes import checked_axis
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.tree import Elsewhere, Task
-from septran.tasklang.values import mistake
+from septran.tasklang.values import caller_span, mistake
 
 if TYPE_CHECKING:
     import torch
@@ -166,6 +167,9 @@ class _Oracle:
     def primitive(self, name: str, args: tuple[Any, ...], attrs: dict[str, Any]) -> None:
         if name not in PRIMITIVES:
             raise mistake("E110", f"unknown primitive {name!r}")
+        if "axis" in attrs:
+            rank = args[1].ndim
+            attrs = {**attrs, "axis": checked_axis(name, attrs["axis"], rank, caller_span())}
         apply_primitive(name, args[0], args[1:], attrs)
 
 
@@ -212,12 +216,14 @@ def _operands(ins: tuple[Any, ...], attrs: Mapping[str, Any], dtype: Any) -> tup
     return a.mT if attrs.get("trans_a") else a, b.mT if attrs.get("trans_b") else b
 
 
-def _reduce(x: Any, op: str, axis: int) -> Any:
+def _reduce(x: Any, op: str, axis: int | tuple[int, ...]) -> Any:
     match op:
         case "sum":
             return x.sum(axis, keepdim=True)
         case "prod":
-            return x.prod(axis, keepdim=True)
+            for one in axis if isinstance(axis, tuple) else (axis,):
+                x = x.prod(one, keepdim=True)
+            return x
         case "max":
             return x.amax(axis, keepdim=True)
     return x.amin(axis, keepdim=True)

@@ -110,7 +110,7 @@ PRIMITIVES: Mapping[str, Primitive] = {
             attrs={"op": True, "axis": True},
             pad={},
             flops=1,
-            meaning="Y = op over axis of X, the axis kept with size 1; op sum max min prod",
+            meaning="Y = op over axis of X (one, or a tuple of several), each kept with size 1; op sum max min prod",
         ),
         Primitive(
             name="reduce_acc",

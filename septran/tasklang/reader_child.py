@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import io
 import json
 import os
@@ -28,7 +29,7 @@ from septran.tasklang.wire import Unreadable, pack
 
 HEAD = struct.Struct("<QQ")
 _WAITING = 6
-_ON_TORCH = ("run", "call", "hold", "time")
+_ON_TORCH = ("run", "call", "hold", "hold_in_place", "time")
 _FORBIDDEN = ("os.kill", "os.killpg", "os.exec", "signal.pthread_kill")
 
 
@@ -132,13 +133,33 @@ class Session:
 
     def hold(self, asked: Mapping[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         """Make a stopwatch of a function on these tensors."""
-        from septran import stopwatch
+        from septran.stopwatch import gpu_slot, rotating_slot
 
         fn, given = self.functions[asked["function"]], self._given(asked, payload)
         fn = Reference(fn=fn).settled().fn
         l2 = asked["gpu_l2"]
-        made = stopwatch.cpu_slot(fn, given) if l2 is None else stopwatch.gpu_slot(fn, given, l2)
-        self.slots.append(made)
+        if l2 is None:
+            called, clock = [functools.partial(fn, **given)], asked["processor_time"]
+            self.slots.append(rotating_slot(called, processor_time=clock))
+        else:
+            self.slots.append(gpu_slot(fn, given, l2))
+        return {"slot": len(self.slots) - 1}, b""
+
+    def hold_in_place(
+        self, asked: Mapping[str, Any], payload: bytes
+    ) -> tuple[dict[str, Any], bytes]:
+        """Make a stopwatch of a function whose results replace arguments; slot None: torch cannot be seen doing it."""
+        from septran.in_place import in_place, refills
+        from septran.stopwatch import rotating_slot
+
+        fn, given = self.functions[asked["function"]], self._given(asked, payload)
+        replaced = {int(number): str(name) for number, name in asked["replaced"]}
+        with time_limit(asked["limit_s"], waiting=_WAITING):
+            call = in_place(Reference(fn=fn).settled().fn, given, replaced)
+        if call is None:
+            return {"slot": None}, b""
+        refill, clock = refills([given], list(replaced.values())), asked["processor_time"]
+        self.slots.append(rotating_slot([call], processor_time=clock, refill=refill))
         return {"slot": len(self.slots) - 1}, b""
 
     def time(self, asked: Mapping[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
@@ -190,7 +211,7 @@ def failed(asked: Mapping[str, Any], session: Session, e: BaseException) -> list
     elif isinstance(e, Wrong):
         found = (Diagnostic(code="E153", message=f"{what} {e}", span=Span(file, line or 1)),)
     else:
-        code = "E153" if asked["do"] in ("call", "count", "hold", "time") else "E151"
+        code = "E153" if asked["do"] in ("call", "count", *_ON_TORCH[2:]) else "E151"
         found = (Diagnostic(code=code, message=f"{what} raised {describe(e)}", span=place),)
     return [{**d.to_json(), "width": d.span.width if d.span else 1} for d in found]
 

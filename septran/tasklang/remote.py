@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from septran.errors import ConfigError, Span
@@ -108,18 +109,30 @@ class Function(Remote):
         """Return the function computing on `device`."""
         return replace(self, device=device)
 
-    def slot(self, given: Mapping[str, Any], *, gpu_l2: int | None = None) -> Slot:
+    def slot(
+        self, given: Mapping[str, Any], *, gpu_l2: int | None = None, processor_time: bool = False
+    ) -> Slot:
         """Return a stopwatch in the child, with as many torch threads as this process has."""
+        held = replace(self, device="cpu" if gpu_l2 is None else "cuda")
+        how = {"gpu_l2": gpu_l2, "processor_time": processor_time}
+        number = held._ask("hold", **how, **held._words(given))[0].get("slot")
+        return partial(held._seconds, number)
+
+    def slot_in_place(
+        self, given: Mapping[str, Any], replaced: Mapping[int, str], *, processor_time: bool = False
+    ) -> Slot | None:
+        """Return a stopwatch in the child of the function with these results written into arguments, None where it has none."""
+        if not replaced:
+            return None
+        how = {"processor_time": processor_time, "replaced": list(replaced.items())}
+        number = self._ask("hold_in_place", **how, **self._words(given))[0].get("slot")
+        return None if number is None else partial(self._seconds, number)
+
+    def _seconds(self, number: Any, count: int) -> float:
         import torch
 
-        held = replace(self, device="cpu" if gpu_l2 is None else "cuda")
-        number = held._ask("hold", gpu_l2=gpu_l2, **held._words(given))[0].get("slot")
-
-        def slot(count: int) -> float:
-            words = {"slot": number, "count": count, "threads": torch.get_num_threads()}
-            return float(held._ask("time", **words)[0].get("seconds", "nan"))
-
-        return slot
+        words = {"slot": number, "count": count, "threads": torch.get_num_threads()}
+        return float(self._ask("time", **words)[0].get("seconds", "nan"))
 
     def _words(self, given: Mapping[str, Any]) -> dict[str, Any]:
         import torch

@@ -9,6 +9,7 @@ from septran.errors import SeptranError, TaskLangError, closest
 from septran.ir.nodes import Prim
 from septran.tasklang import extern, mapexpr
 from septran.tasklang.api import PartitionOptions, current
+from septran.tasklang.axes import checked_axis
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.tree import AllocLocal, Elsewhere, Launch, Loop, Node, PrimCall, Task, Traced
 from septran.tasklang.values import (
@@ -325,6 +326,8 @@ class _Trace:
             mapexpr.parse(str(attrs.get("expr", "")), [k for k, _ in named], span)
         if name == "extern":
             extern.check(plain, len(args) - 1, span)
+        if "axis" in plain:
+            plain["axis"] = checked_axis(name, plain["axis"], args[1].rank, span)
         self.stack[-1].append(
             PrimCall(
                 Prim(

@@ -85,10 +85,11 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class PrimCall:
-    """`task.call_primitive(...)` inside a leaf."""
+    """`task.call_primitive(...)` inside a leaf. of: what the file calls, where `prim` is a step of it."""
 
     prim: Prim
     span: Span | None
+    of: Prim | None = None
 
 
 @dataclass(frozen=True, eq=False)

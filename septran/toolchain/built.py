@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+_FAILED = re.compile(r"error\W+failed to (run|apply)\b", re.IGNORECASE)
+"""What a compiler of many passes says of its pipeline, beside what says why: `error: Failed to run ... pipeline`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,14 @@ class Built:
     runtime_calls: frozenset[str] | None = None
     foreign: bool = False
     refused: str = ""
+
+    @property
+    def cause(self) -> str:
+        """The line of the log that says why the compiler refused: the first error that is not only that a pass failed."""
+        lines = [line for line in self.log.splitlines() if line.strip()]
+        errors = [line for line in lines if "error" in line.lower()]
+        causes = [line for line in errors if not _FAILED.search(line)]
+        return next(iter(causes or errors or lines), "no output")[:300]
 
 
 def built_since(

@@ -44,6 +44,10 @@ ARCH_FLAGS = {
 }
 
 
+WITHOUT_TILES = ("-DST_WITHOUT_TILES",)
+"""Keeps matrix tiles (runtime/tiles.h) out of a kernel."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
     """A C++ compiler on this machine."""
@@ -121,6 +125,8 @@ def find(name: str) -> Compiler | None:
 def flags_for(arch: str) -> tuple[str, ...]:
     """Return the compile flags of an arch."""
     flags = (*FLAGS, *ARCH_FLAGS[arch])
+    if arch == "native" and not wants_tiles():
+        flags += WITHOUT_TILES
     processor = PROCESSORS.get(arch)
     if processor is None:
         return flags
@@ -128,15 +134,24 @@ def flags_for(arch: str) -> tuple[str, ...]:
     return tuple(f for f in flags if f not in dropped)
 
 
-@functools.cache
 def host_features() -> str:
     """Return what `-march=native` depends on, so a cache moved to another CPU does not lie."""
+    return _features() if wants_tiles() else re.sub(r" amx_\w+", "", _features())
+
+
+@functools.cache
+def _features() -> str:
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
     found = re.search(r"^(flags|Features)\s*:.*$", text, re.MULTILINE)
     return found.group(0) if found else ""
+
+
+def wants_tiles() -> bool:
+    """Return whether kernels may use matrix tiles where the processor has them; SEPTRAN_AMX=0 says no."""
+    return os.environ.get("SEPTRAN_AMX") != "0"
 
 
 def cache_folder() -> Path:

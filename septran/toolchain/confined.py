@@ -141,6 +141,15 @@ def child_result(path: Path) -> dict[str, Any] | None:
         return None
 
 
+def child_answer(run: Callable[[], Finished], path: Path) -> dict[str, Any] | None:
+    """Return `child_result` of a child that wrote `path`; None where it could not be started or failed."""
+    try:
+        ended = run()
+    except EnvironmentProblem:
+        return None
+    return None if ended.code else child_result(path)
+
+
 def _headers(command: Sequence[str]) -> tuple[Path, ...]:
     """The folders of `-I`; flags are SepTran's own, never a kernel's."""
     return tuple(Path(word[2:]) for word in command if word.startswith("-I") and word[2:])

@@ -6,6 +6,7 @@ child processes get its folder, at the end of their path.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -49,13 +50,33 @@ def session(target: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def install(target: str, packages: tuple[str, ...]) -> Path:
+def missing(target: str, packages: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of `packages` (NAME==VERSION, or a NAME of any version) the target's environment lacks."""
+    lacking = []
+    for requirement in packages:
+        name, _, wanted = requirement.partition("==")
+        have = version(target, re.sub(r"[-_.]+", "_", name))
+        if not have or (wanted and have != wanted):
+            lacking.append(requirement)
+    return tuple(lacking)
+
+
+def install(target: str, packages: tuple[str, ...], pythons: tuple[str, ...] = ()) -> Path:
     """Fill the target's environment with `packages` (pip requirements) and return its folder.
 
+    pythons: the versions of Python for which all of them exist, () for any.
+
     Raises:
-        EnvironmentProblem: V112, pip failed; its last line.
+        EnvironmentProblem: V112, pip failed; its last line; or this Python is none of `pythons`.
     """
     there = folder(target)
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if pythons and here not in pythons:
+        raise EnvironmentProblem.of(
+            "V112",
+            f"{packages[0]} for {target} needs Python {' or '.join(pythons)}, this is {here}",
+            help="install septran in a virtual environment of such a Python",
+        )
     if why := pip("install", "--upgrade", "--target", str(there), *packages):
         raise EnvironmentProblem.of(
             "V112",

@@ -30,6 +30,7 @@ _NOTHING = _SOURCE.with_name("nothing.c")
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 """DLPack's codes of types."""
+_KINDS = {"r": 0, "w": 1, "rw": 2}
 
 
 def launchable(kernel: Kernel, library: Path) -> Callable[..., None]:
@@ -106,11 +107,11 @@ def extension_file() -> Path | None:
     ).path
 
 
-def spec(param: KernelParam) -> tuple[int, int, tuple[int, ...], bool]:
-    """Return what the extension is told of a tensor: DLPack's type code, bits, shape, whether it is an output."""
+def spec(param: KernelParam) -> tuple[int, int, tuple[int, ...], int]:
+    """Return what the extension is told of a tensor: DLPack's type code, bits, shape, whether it is an input (0), an output (1) or both (2)."""
     found = re.fullmatch(r"([a-z]+)(\d*)", param.dtype)
     assert found is not None, param.dtype
-    return _CODES[found[1]], int(found[2] or 8), tuple(param.shape), param.privilege == "w"
+    return _CODES[found[1]], int(found[2] or 8), tuple(param.shape), _KINDS[param.privilege]
 
 
 def _by_ctypes(library: Path, entry: str) -> Callable[..., None]:

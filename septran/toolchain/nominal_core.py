@@ -64,7 +64,7 @@ def _of(
         if block.guessed:
             return math.inf
         work = [instruction(line, machine) for line in block.lines]
-        cost = _looped(work, core) if block.loops else _busiest(work, core)
+        cost = _alone(block, work, core)
         for one in work:
             if not one.calls:
                 continue
@@ -74,6 +74,32 @@ def _of(
                 cost += core.calls.get(one.calls, core.calls.get("", 0.0))
         total += block.runs * cost
     return total
+
+
+def hottest(
+    name: str, functions: Mapping[str, Sequence[Block]], core: Core, machine: str
+) -> Block | None:
+    """Return the block that takes most of a call of function `name`, those it calls included; None: the listing does not hold it."""
+    best: tuple[float, Block] | None = None
+    waiting, seen = [(name, 1.0)], {name}
+    while waiting:
+        at, times = waiting.pop()
+        for block in functions.get(at, ()):
+            if block.runs < _SELDOM:
+                continue
+            work = [instruction(line, machine) for line in block.lines]
+            cost = times * block.runs * _alone(block, work, core)
+            if best is None or cost > best[0]:
+                best = (cost, block)
+            for one in work:
+                if one.calls in functions and one.calls not in seen:
+                    seen.add(one.calls)
+                    waiting.append((one.calls, times * block.runs))
+    return best[1] if best else None
+
+
+def _alone(block: Block, work: Sequence[Instruction], core: Core) -> float:
+    return _looped(work, core) if block.loops else _busiest(work, core)
 
 
 def _parts(one: Instruction, core: Core) -> list[tuple[str, float, float]]:

@@ -17,6 +17,8 @@ _RUNNER = "watched.c"
 _PROGRAM = "watched"
 # last, so that they count: what is watched is compiled in a third of the time, and cannot ask whether it is watched
 _WATCHED = ("-O1", "-g1", "-fsanitize=thread", "-U__SANITIZE_THREAD__")
+# frames of inlined functions are told from -g2 on with some compilers; alignment alone, and told instead of trapped
+_ALIGNED = ("-O1", "-g", "-fsanitize=alignment")
 _THREADS = ("pthread_create", "thrd_create", "_ZNSt6thread")
 
 
@@ -54,18 +56,46 @@ def compile_watched(
 
     flags: of its library. support: our source with what the kernel calls besides.
     """
-    why_not = put_beside(kernel, _RUNNER, ("-fPIC", *_WATCHED), folder, compiler)
+    return _compiled(kernel, folder, compiler, flags, _WATCHED, "thread", support, timeout_s)
+
+
+def compile_aligned(
+    kernel: Kernel,
+    folder: Path,
+    *,
+    compiler: Compiler,
+    flags: Sequence[str],
+    timeout_s: float = 120.0,
+) -> Built:
+    """Compile `kernel` as `compile_watched` does, into a program that tells of accesses to addresses that their types do not allow."""
+    own = [f for f in flags if not f.startswith("-fsanitize")]
+    return _compiled(kernel, folder, compiler, own, _ALIGNED, "undefined", None, timeout_s)
+
+
+def _compiled(
+    kernel: Kernel,
+    folder: Path,
+    compiler: Compiler,
+    flags: Sequence[str],
+    checks: Sequence[str],
+    library: str,
+    support: Path | None,
+    timeout_s: float,
+) -> Built:
+    """Compile and link the kernel's program. checks: flags for what it looks for; library: the sanitizer that is linked."""
+    runner = _WATCHED if library == "thread" else _ALIGNED[:2]
+    why_not = put_beside(kernel, _RUNNER, ("-fPIC", *runner), folder, compiler)
     if why_not is not None:
         return why_not
     tool = shlex.quote(compiler.path)
     compiles = [f for f in flags if f != "-shared"]
     units = [f"./{shlex.quote(kernel.main)}", *([shlex.quote(str(support))] if support else [])]
     # libgomp is linked by -fopenmp alone: what the runner has not is then missing
-    linked = f"{tool} {shlex.join([*compiles, *_WATCHED, OWN_MAIN])} -c"
+    linked = f"{tool} {shlex.join([*compiles, *checks, OWN_MAIN])} -c"
     steps = [named(kernel)]
     steps += [f"{linked} {unit} -o unit{n}.o" for n, unit in enumerate(units)]
     objects = " ".join(f"unit{n}.o" for n in range(len(units)))
-    steps.append(f"{tool} -fsanitize=thread runner.o {objects} -o {_PROGRAM} -lm -pthread")
+    steps.append(f"{tool} -fsanitize={library} runner.o {objects} -o {_PROGRAM} -lm -pthread")
     reads = toolchain_folders(compiler.path, {})
     if support:
         reads = (*reads, support.parent)

@@ -16,6 +16,8 @@ from septran.errors import EnvironmentProblem
 from septran.toolchain.environment import pip
 
 _CHUNK = 1 << 20
+_OF = "sha256.txt"
+"""File beside those of a wheel that says which wheel they are of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,13 @@ class Wheel:
         return tuple(name for name in self.files if not (folder / name).exists())
 
 
+def is_here(wheel: Wheel, folder: Path) -> bool:
+    """Return whether `folder` has the files, of this wheel."""
+    of = folder / _OF
+    known = of.is_file() and of.read_text(encoding="utf-8").strip() == wheel.sha256
+    return known and not wheel.missing(folder)
+
+
 def fetch(wheel: Wheel, folder: Path) -> Path:
     """Bring the files of `wheel` into `folder`, which holds nothing else, and return it.
 
@@ -55,6 +64,7 @@ def fetch(wheel: Wheel, folder: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as name:
         work = Path(name)
         unpack(wheel, _downloaded(wheel, work), work / "files")
+        (work / "files" / _OF).write_text(f"{wheel.sha256}\n", encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder)
         (work / "files").replace(folder)

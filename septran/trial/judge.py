@@ -16,6 +16,7 @@ from septran.outcome import Level, Status
 from septran.seal import read_sealed, write_sealed
 from septran.trial.control import control_trouble
 from septran.trial.place import Place
+from septran.verify.moved import with_other_surroundings
 from septran.verify.noted import with_noted_accesses
 from septran.verify.points import points
 from septran.verify.problem import Problem
@@ -58,7 +59,7 @@ def judge_kernel(
     """Build `kernel` in `work`/build, verify it at `place`, leave the evidence in `work`.
 
     admission: also try trivial answers on the task (docs/verification.md, Admission).
-    suspect: somebody else may have written some of it: also watch its threads and fill its locals (docs/verification.md).
+    suspect: somebody else may have written some of it: also watch its threads, fill its locals and move its tensors (docs/verification.md).
 
     Raises:
         EnvironmentProblem: V110, neither compiler nor emulator for this backend works here. V214, the
@@ -156,6 +157,7 @@ def _suspected(
         verdict = with_noted_accesses(verdict, kernel, problem, backend.noted, folder, sessions)
     if verdict.where != "device":
         sessions, folder = request.sessions, work / "sought"
+        verdict = with_other_surroundings(verdict, kernel, built, problem, sessions, suspect=True)
         verdict = with_sought_inputs(
             verdict, kernel, built, problem, backend.sought or search, folder, sessions
         )

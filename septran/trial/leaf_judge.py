@@ -10,9 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from septran.agent.figures import TILE_CYCLES, cycle_figures, told_figures, with_resident
+from septran.agent.figures import (
+    LOOP_CYCLES,
+    TILE_CYCLES,
+    cycle_figures,
+    told_figures,
+    with_resident,
+)
 from septran.agent.writer import LeafVerdict
-from septran.backends.base import Built
+from septran.backends.base import Built, TileCost
 from septran.errors import EnvironmentProblem, SeptranError
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
@@ -36,12 +42,14 @@ from septran.trial.place import Place
 from septran.trial.static_figures import static_figures
 from septran.verify.gate import scan_leaf
 from septran.verify.noted import counted_accesses
+from septran.verify.pairs import Pairs
 from septran.verify.problem import Problem, Within
-from septran.verify.timing import compare_kernels, time_kernel
+from septran.verify.timing import Timing, compare_kernels, race, time_kernel
 from septran.verify.verdict import Verdict
 from septran.verify.warp_accesses import figures as warp_figures
 from septran.verify.warp_accesses import told as told_accesses
 
+IN_KERNEL = "in the kernel"
 _CYCLE_S = 1e-9  # a simulator's cycles are compared as if a cycle took a nanosecond
 
 
@@ -70,6 +78,8 @@ class LeafJudge:
         self._baseline: Judged | None = None
         self._floor: dict[str, dict[str, float]] = {}
         self._counted: Mapping[str, Any] | None = None
+        self._mine: dict[str, Judged] = {}
+        self._costs: dict[str, TileCost] = {}
 
     def check(self, leaf: Leaf) -> LeafVerdict:
         """Return the verdict on `leaf`; never raises for a bad leaf."""
@@ -81,7 +91,7 @@ class LeafJudge:
         try:
             for number, case in enumerate(self._cases(leaf.spec)):
                 verdict = self._alone(leaf, case, folder / f"alone{number}")
-                found = leaf_verdict(verdict, f"alone, {case.label}")
+                found = leaf_verdict(verdict, _alone(case))
                 if not verdict.passed:
                     return found
             if found is not None and self._missing(leaf):
@@ -101,10 +111,47 @@ class LeafJudge:
         folder = self._work / leaf.sha
         for number, case in enumerate(self._cases(leaf.spec)):
             verdict = self._alone(leaf, case, folder / f"alone{number}")
-            yield f"alone, {case.label}", verdict
+            yield _alone(case), verdict
             if not verdict.passed:
                 return
-        yield "in the kernel", self._judged(self._kernel(leaf), folder / "kernel").verdict
+        self._mine[leaf.sha] = mine = self._judged(self._kernel(leaf), folder / "kernel")
+        yield IN_KERNEL, mine.verdict
+
+    def program_at(self, spec: LeafSpec, place: str) -> Program:
+        """Return the Program that a verdict of `verdicts` is on, by its place."""
+        return next((c.program for c in self._cases(spec) if _alone(c) == place), self._program)
+
+    def figures(self, leaf: Leaf | None, spec: LeafSpec) -> dict[str, float]:
+        """Return what can be said without a clock of the kernel with a leaf that `verdicts` judged; None: with the library's.
+
+        A simulator's cycles, static figures of what was built, what the accesses of warps take of memory.
+        """
+        if leaf is None:
+            return {**self._library_figures(self._place.where, spec), **self._library_cycles()}
+        mine = self._mine[leaf.sha]
+        found = self._figures(mine.built, mine.verdict.where, mine.kernel, spec)
+        return {
+            **found,
+            **warp_figures(mine.verdict.accesses),
+            **cycle_figures(mine.verdict.cycles),
+        }
+
+    def race(self, leaf: Leaf) -> tuple[Pairs | None, Timing | None]:
+        """Return the calls of the kernel with a leaf that `verdicts` found right against those with the library's, in alternating slots, and its timing against torch.
+
+        None: it could not be timed here, or there is no library's leaf.
+        """
+        mine, library = self._mine[leaf.sha], None
+        timed = time_kernel(mine.kernel, mine.built, self._problem, sessions=mine.sessions)
+        if timed is None:
+            return None, None
+        if leaf.spec.key in self._leaves:
+            library = self._with_library()
+        if library is None or not library.verdict.passed:
+            return None, timed
+        sessions = replace(mine.sessions, threads=timed.threads)
+        one, two = (mine.kernel, mine.built), (library.kernel, library.built)
+        return race(one, two, self._problem, sessions=sessions), timed
 
     def library(self, spec: LeafSpec) -> str:
         """Return what is known of the kernel with the library's leaf: time or cycles, static figures, the prediction.
@@ -118,6 +165,7 @@ class LeafJudge:
             told += [
                 self._library_time(),
                 told_figures(self._library_figures(self._place.where, spec), {}),
+                self._bound(self._kernel(None), spec),
                 _told_accesses(self._counted or {}),
             ]
         with contextlib.suppress(SeptranError):
@@ -140,18 +188,13 @@ class LeafJudge:
         threads = f"{timed.threads} thread{'s' if timed.threads > 1 else ''}"
         return f"{1e6 * timed.kernel_s:.3g} us a call, measured here on {threads}"
 
-    def library_cycles(self) -> int:
-        """Return what a simulator counts for the kernel with the other leaves alone, 0 where none counts."""
-        found = self._judged(self._kernel(None), self._work / "baseline").verdict
-        return int(found.cycles.get("total", 0)) if found.passed and found.cycles else 0
-
     def alone(self, leaf: Leaf) -> LeafVerdict | None:
         """Return the first verdict on the leaf alone that is not right, else the last one."""
         folder = self._work / f"{next(self._count):03d}-{leaf.sha}"
         found: LeafVerdict | None = None
         for number, case in enumerate(self._cases(leaf.spec)):
             verdict = self._alone(leaf, case, folder / f"alone{number}")
-            found = leaf_verdict(verdict, f"alone, {case.label}")
+            found = leaf_verdict(verdict, _alone(case))
             if not verdict.passed:
                 break
         return found
@@ -193,7 +236,7 @@ class LeafJudge:
         return judge_kernel(
             self._place,
             kernel,
-            replace(case.problem, unused=unused),
+            replace(case.problem, unused=unused, flushes=self._problem.flushes),
             work=folder,
             seed=self._seed,
         ).verdict
@@ -219,7 +262,7 @@ class LeafJudge:
 
     def _inside(self, leaf: Leaf, folder: Path) -> LeafVerdict:
         mine = self._judged(self._kernel(leaf), folder)
-        found = leaf_verdict(mine.verdict, "in the kernel")
+        found = leaf_verdict(mine.verdict, IN_KERNEL)
         counted = int(mine.verdict.cycles.get("total", 0))
         if mine.verdict.passed:
             found = self._with_figures(found, mine, leaf)
@@ -263,6 +306,7 @@ class LeafJudge:
         figures = self._figures(mine.built, where, mine.kernel, leaf.spec)
         figures |= warp_figures(mine.verdict.accesses)
         found = replace(found, figures=figures, accesses=_told_accesses(mine.verdict.accesses))
+        found = replace(found, bound=self._bound(mine.kernel, leaf.spec))
         if not figures or leaf.spec.opaque:
             return found
         return replace(found, baseline_figures=self._library_figures(where, leaf.spec))
@@ -275,6 +319,13 @@ class LeafJudge:
             if built.ok and where == "emulated":
                 self._floor[spec.key] |= warp_figures(self._library_accesses(kernel))
         return self._floor[spec.key]
+
+    def _library_cycles(self) -> dict[str, float]:
+        """Return a simulator's account of the kernel with the library's leaf, {} where none counts."""
+        if self._backend.figures is None:
+            return {}
+        found = self._with_library().verdict
+        return cycle_figures(found.cycles) if found.passed and found.cycles else {}
 
     def _library_accesses(self, kernel: Kernel) -> Mapping[str, Any]:
         if self._backend.noted is None:
@@ -295,17 +346,33 @@ class LeafJudge:
             self._baseline = self._judged(self._kernel(None), self._work / "baseline")
         return self._baseline
 
+    def _tile_cost(self, kernel: Kernel, spec: LeafSpec, folder: Path) -> TileCost:
+        leaf = next((one for one in kernel.leaves if one.spec.key == spec.key), None)
+        if self._backend.tile_cost is None or leaf is None:
+            return TileCost()
+        if leaf.sha not in self._costs:
+            self._costs[leaf.sha] = self._backend.tile_cost(kernel, leaf, folder)
+        return self._costs[leaf.sha]
+
+    def _bound(self, kernel: Kernel, spec: LeafSpec) -> str:
+        """Return what bounds the hot loop of a leaf whose figures were taken, "" where nothing says it."""
+        shas = [leaf.sha for leaf in kernel.leaves if leaf.spec.key == spec.key]
+        return next((self._costs[sha].bound for sha in shas if sha in self._costs), "")
+
     def _figures(
         self, built: Built, where: str | None, kernel: Kernel, spec: LeafSpec
     ) -> dict[str, float]:
         """Return the figures of a built kernel and, where its target has them, of the leaf of `spec` in it."""
         found = static_figures(built, where)
-        priced = self._backend.tile_cycles
-        leaf = next((one for one in kernel.leaves if one.spec.key == spec.key), None)
-        if priced is not None and leaf is not None and built.artifact is not None:
-            counted = priced(kernel, leaf, built.artifact.parent)
-            found |= {} if counted is None else {TILE_CYCLES: counted}
+        if built.artifact is not None:
+            cost = self._tile_cost(kernel, spec, built.artifact.parent)
+            found |= {} if cost.cycles is None else {TILE_CYCLES: cost.cycles}
+            found |= {} if cost.throughput is None else {LOOP_CYCLES: cost.throughput}
         return with_resident(found, load_machine(self._program.machine).limits)
+
+
+def _alone(case: LeafCase) -> str:
+    return f"alone, {case.label}"
 
 
 def _told_accesses(accesses: Mapping[str, Any]) -> str:

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from septran.backends.base import Built
 
-_COMPILER = ("registers", "spill_bytes", "stack_bytes", "shared_bytes", "static_shared_bytes")
+_COMPILER = (
+    *("registers", "spill_bytes", "stack_bytes", "shared_bytes", "static_shared_bytes"),
+    *("bundles", "spill_bundles"),
+)
 _MOST_TEXT = 40_000_000
 _VECTOR = re.compile(r"%([xyz])mm\d+|\b(?:v\d+\.\d+[bhsd]|q\d+)\b")
 _STACK = re.compile(r"-?(?:0x)?[0-9a-f]*\(%[re][sb]p[,)]|\[(?:sp|x29)[,\]]")
@@ -21,7 +24,8 @@ _BYTES = {"x": 16, "y": 32, "z": 64}
 def static_figures(built: Built, where: str | None) -> dict[str, float]:
     """Return the figures of `built`, {} when there are none. where: of its verdict; machine code counts only "native".
 
-    registers, spill_bytes, stack_bytes, shared_bytes: of the device compiler, the worst kernel function's. On a CPU:
+    registers, spill_bytes, stack_bytes, shared_bytes: of the device compiler, the worst kernel function's; bundles,
+    spill_bundles: instruction words of a TPU's schedule, each once however often its loop runs. On a CPU:
     instructions of the library, vector_bytes (the width most arithmetic uses), stack_vectors (vectors to or from the stack).
     """
     facts = dict(built.facts)

@@ -8,11 +8,13 @@ admission filters, arXiv 2509.14279, with mutants of the arithmetic added.)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from septran.accuracy import Policy, load_policy
+from septran.errors import TaskLangError
 from septran.ir.dtypes import is_float
 from septran.verify import budget, judge
 from septran.verify.budget import Expected
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
     Outputs = tuple[torch.Tensor, ...]
     Mutant = Callable[[Problem, Case, Mapping[str, Array], Outputs], Outputs | None]
+
+LARGE = 1 << 24
+"""elements of all tensors together"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,22 @@ class Admission:
         if self.accepted:
             return (f"task: it accepts trivial answers too: {', '.join(self.accepted)}",)
         return ()
+
+
+def report(
+    problem: Problem, *, seed: int, policy: Policy | None = None, largest: int = LARGE
+) -> Admission:
+    """Return `admit`, or why nothing was tried. largest: elements of all tensors above which nothing is."""
+    elements = sum(math.prod(p.shape) for p in problem.params)
+    if elements > largest:
+        return Admission(
+            tried=(), accepted=(), skipped=f"the tensors are large ({elements} elements)"
+        )
+    try:
+        return admit(problem, seed=seed, policy=policy)
+    except (RuntimeError, TaskLangError) as error:
+        # the reference cannot be evaluated on an answer's inputs
+        return Admission(tried=(), accepted=(), skipped=str(error)[:200])
 
 
 def admit(problem: Problem, *, seed: int | None = None, policy: Policy | None = None) -> Admission:
@@ -106,7 +127,8 @@ def _accepted(
         problem, arrays, known, raw, zero_mean=case.zero_mean, policy=policy, seed=case.seed
     )
     pairs = zip(problem.outputs, known, strict=True)
-    return not any(judge.compare(p, wanted, raw[p.name]).wrong for p, wanted in pairs)
+    read = [(p, wanted) for p, wanted in pairs if p.name not in problem.unused]
+    return not any(judge.compare(p, wanted, raw[p.name]).wrong for p, wanted in read)
 
 
 def _mutants(problem: Problem) -> Iterator[tuple[str, Mutant]]:

@@ -42,6 +42,8 @@ _LARGE = 1 << 18
 _OWN = 2
 # directions that are taken forwards and back
 _BOTH = 2
+# directions in which sums are moved: two sums may go the same way and cancel behind
+_SUMMED = 8
 # what a number may be, of the largest that rounding made, where exact arithmetic has 0 / 0
 _UNDECIDED = 4.0
 
@@ -475,9 +477,9 @@ def _conditioning(
             most = {i: most[i].maximum(one[i]) for i in wide}
             yield known()
     if reference.summed is not None:
-        factor, seed = _factor(problem, policy), marks()
-        for sign in (u, -u):
-            fn = reference.summed(Rounding(size=factor * sign, seed=seed, of_terms=True))
+        factor = _factor(problem, policy)
+        for sign, seed in itertools.product((u, -u), [marks() for _ in range(_SUMMED)]):
+            fn = reference.summed(Rounding(size=factor * sign, seed=seed, of_terms=True, unit=u))
             one = away(fn, inputs, factor)
             most = {i: most[i].maximum(one[i]) for i in wide}
             yield known()

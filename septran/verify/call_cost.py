@@ -7,25 +7,33 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from septran.kernel import Kernel
 from septran.toolchain.launch_type import call_directly
 from septran.toolchain.launcher import stand_in
+from septran.verify.pairs import interval
 
-_REPEATS = 9
+Clock = Callable[[], float]
+
+_REPEATS = 25
 # bytes from which the C library takes new pages from the system for a block, and gives them back with it
 _FRESH = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCost:
-    """Seconds per call. call: wrapper and checks. allocate: making the outputs and touching their pages first."""
+    """Seconds per call. call: wrapper and checks. allocate: making the outputs and touching their pages first.
+
+    low, high: the 95 % interval of both together.
+    """
 
     call: float
     allocate: float
+    low: float
+    high: float
 
 
 class _Users:
@@ -36,8 +44,7 @@ class _Users:
         self._launch = launch
         self._params = kernel.params
         self._outputs = tuple(p.name for p in kernel.params if p.privilege == "w")
-        # what is read and written has to be given, and no call is quick then
-        quick = hasattr(launch, "fresh") and all(p.privilege != "rw" for p in kernel.params)
+        quick = hasattr(launch, "fresh")
         self._quick = (launch.fresh,) if quick else ()
         self._into = (launch.into,) if quick else ()
         if quick:
@@ -57,11 +64,14 @@ class _Users:
         ]
         self._launch(*tensors)
         made = [t for t, p in zip(tensors, self._params, strict=True) if p.privilege == "w"]
-        return made[0] if len(made) == 1 else tuple(made)
+        return made[0] if len(made) == 1 else tuple(made) or None
 
 
-def call_cost(kernel: Kernel) -> CallCost:
-    """Return what a user's `y = kernel(x)` adds to the kernel's own time."""
+def call_cost(kernel: Kernel, *, processor_time: bool = False) -> CallCost:
+    """Return what a user's `y = kernel(x)` adds to the kernel's own time.
+
+    processor_time: of this thread, in place of wall clock: the clock of the pairs that the cost is added to.
+    """
     import torch
 
     def zeros(*, written: bool) -> dict[str, Any]:
@@ -78,7 +88,7 @@ def call_cost(kernel: Kernel) -> CallCost:
         users(*given, **outputs)
 
     def allocate() -> None:
-        made = users(*given)
+        made = users(*given)  # only where there are outputs
         for each in made if isinstance(made, tuple) else (made,):
             each.zero_()
 
@@ -89,23 +99,43 @@ def call_cost(kernel: Kernel) -> CallCost:
     def make() -> None:
         users(*given)
 
+    touched = any(o.nbytes >= _FRESH for o in outputs.values())
+    actions = (reuse, make, allocate, overwrite) if touched else (reuse, make)
+    clock = time.thread_time if processor_time else time.perf_counter
     with torch.no_grad():
-        call, made = _seconds(reuse), _seconds(make)
-        if any(o.nbytes >= _FRESH for o in outputs.values()):
-            made = max(made, _seconds(allocate) - _seconds(overwrite))
-        return CallCost(call=call, allocate=max(0.0, made - call))
+        return _cost(_rounds(actions, clock))
 
 
-def _seconds(action: Callable[[], None]) -> float:
-    """Return the median seconds of `action` over slots of about half a millisecond."""
-    action()
-    begun = time.perf_counter()
-    action()
-    count = max(3, min(500, int(5e-4 / max(time.perf_counter() - begun, 1e-7))))
-    found = []
-    for _ in range(_REPEATS):
-        begun = time.perf_counter()
-        for _ in range(count):
-            action()
-        found.append((time.perf_counter() - begun) / count)
-    return statistics.median(found)
+def _cost(rounds: Sequence[Sequence[float]]) -> CallCost:
+    """Return what rounds of (reuse, make, and where new pages are touched allocate, overwrite) say, in seconds a call."""
+    call = statistics.median(reuse for reuse, *_ in rounds)
+    wholes = [[made for _, made, *_ in rounds]]
+    if len(rounds[0]) > 2:
+        wholes.append([allocate - overwrite for _, _, allocate, overwrite in rounds])
+    whole = sorted(max(wholes, key=statistics.median))
+    middle = max(call, statistics.median(whole))
+    low, high = interval(whole)
+    return CallCost(
+        call=call, allocate=middle - call, low=min(max(low, 0.0), middle), high=max(high, middle)
+    )
+
+
+def _rounds(actions: Sequence[Callable[[], None]], clock: Clock) -> list[list[float]]:
+    """Return seconds of each action, by turns, in slots of about half a millisecond."""
+    counts = []
+    for action in actions:
+        action()
+        begun = clock()
+        action()
+        counts.append(max(3, min(500, int(5e-4 / max(clock() - begun, 1e-7)))))
+    return [
+        [_slot(action, count, clock) for action, count in zip(actions, counts, strict=True)]
+        for _ in range(_REPEATS)
+    ]
+
+
+def _slot(action: Callable[[], None], count: int, clock: Clock) -> float:
+    begun = clock()
+    for _ in range(count):
+        action()
+    return (clock() - begun) / count

@@ -242,6 +242,8 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
         low = int(_bound(domain.low, problem.dims, -8 if domain.kind != "index" else 0))
         high = int(_bound(domain.high, problem.dims, 8))
         drawn = rng.integers(low, max(high, low + 1), param.shape)
+        if domain.distinct and high - low >= param.shape[-1]:
+            drawn = _distinct(rng, param.shape, low, high)
         if domain.nonzero:
             drawn = np.where(drawn == 0, _beside_zero(low, high), drawn)
         if domain.rising:
@@ -267,9 +269,27 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
         values = np.where(rng.random(param.shape) < _ZEROS, 0.0, values)
     if domain.one_sign is not None and family in (*ONE_SIGN, "below_zero"):
         values = _below(values, domain.one_sign)
-    values = _into_domain(values, domain, problem.dims)
+    values = _repeated(_into_domain(values, domain, problem.dims), domain.paired)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(values.astype(dtype))
+
+
+def _repeated(values: Array, paired: str) -> Array:
+    """Return numbers whose last dim repeats what it says."""
+    import numpy as np
+
+    half = values.shape[-1] // 2
+    if paired == "halves":
+        return np.concatenate([values[..., :half], values[..., :half]], axis=-1)
+    return np.repeat(values[..., ::2], 2, axis=-1) if paired else values
+
+
+def _distinct(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int) -> Array:
+    """Return integers of which no two along the last dim are the same."""
+    import numpy as np
+
+    lines = [rng.choice(high - low, shape[-1], replace=False) for _ in range(math.prod(shape[:-1]))]
+    return low + np.array(lines, np.int64).reshape(shape)
 
 
 def _beside_zero(low: int, high: int) -> int:
@@ -388,6 +408,18 @@ def _into_domain(values: Array, domain: Domain, dims: Mapping[str, int]) -> Arra
     return values
 
 
+def _exchange(array: Array, at: int, low: int, high: int) -> None:
+    """Change an element to one that its line lacks, or change it with another of its line."""
+    line = array.reshape(-1, array.shape[-1])[at // array.shape[-1]]
+    k = at % array.shape[-1]
+    taken = set(line.tolist())
+    free = next((n for n in range(low, min(high, low + line.size + 1)) if n not in taken), None)
+    if free is not None:
+        line[k] = free
+    else:
+        line[[k, k - 1]] = line[[k - 1, k]]
+
+
 def _touch(problem: Problem, array: Array, name: str, position: float) -> None:
     """Change one interior element by about its own size, so that no fingerprint sees it."""
     flat = array.reshape(-1)
@@ -401,6 +433,9 @@ def _touch(problem: Problem, array: Array, name: str, position: float) -> None:
             return
         low = int(_bound(domain.low, problem.dims, -8 if domain.kind != "index" else 0))
         high = int(_bound(domain.high, problem.dims, 8))
+        if domain.distinct:
+            _exchange(array, at, low, high)
+            return
         flat[at] = low + (int(flat[at]) - low + 1) % max(high - low, 1)
         if domain.nonzero and not flat[at]:
             flat[at] = _beside_zero(low, high)
@@ -408,3 +443,10 @@ def _touch(problem: Problem, array: Array, name: str, position: float) -> None:
         flat[at] = -(float(flat[at]) + 1.0)
     else:
         flat[at] = float(flat[at]) * 0.5
+    if domain.paired:
+        line, k, half = (
+            flat.reshape(-1, array.shape[-1])[at // array.shape[-1]],
+            at % array.shape[-1],
+            array.shape[-1] // 2,
+        )
+        line[(k + half) % (2 * half) if domain.paired == "halves" else k ^ 1] = line[k]

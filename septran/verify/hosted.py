@@ -11,6 +11,7 @@ import functools
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Built
@@ -19,13 +20,13 @@ from septran.host.control import MAX_PARAMS, MAX_THREADS, SETTINGS_LEFT, Row
 from septran.host.process import HostFailed, HostProcess
 from septran.kernel import Kernel
 from septran.toolchain.hosted import null_host
-from septran.verify.arena import PAGE, PLACEMENTS, Arena, tensor_bytes
+from septran.verify.arena import PAGE, PLACEMENTS, Arena, Slot, tensor_bytes
 from septran.verify.cases import draw
 from septran.verify.gate_binary import allowed_symbols
 from septran.verify.problem import Problem
 from septran.verify.reports import Reports
 from septran.verify.sandbox import SandboxResult, oom_kills
-from septran.verify.session import SETTLE_S, Call, Sessions, Transcript, converse, note_late_writes
+from septran.verify.session import Call, Sessions, Transcript, converse, note_late_writes, settle
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +104,7 @@ def rows_of(arena: Arena) -> list[list[Row]]:
                 nbytes=slot.nbytes,
                 windows=1,
                 written=slot.file == "outputs",
+                **_filled(arena.sources.get(slot.name) if placement == PLACEMENTS[0] else None),
             )
             for slot in arena.slots[placement]
         ]
@@ -110,13 +112,25 @@ def rows_of(arena: Arena) -> list[list[Row]]:
     ]
 
 
+def _filled(source: Slot | None) -> dict[str, int]:
+    """Return what a row says of where the tensor is filled from before a call."""
+    return {} if source is None else {"source": source.offset, "source_pages": source.pages * PAGE}
+
+
 class HostLine:
     """A `pipe.Line` to a static host."""
 
     def __init__(
-        self, host: HostProcess, reports: Reports | None = None, *, always: bool = True
+        self,
+        host: HostProcess,
+        reports: Reports | None = None,
+        *,
+        rows: Sequence[Sequence[Row]],
+        always: bool = True,
     ) -> None:
         """reports: of the simulator that the kernel runs in. always: it also reports calls that end well."""
+        # no window: a tensor that is read and written holds what the parent has put there
+        self._windows = [row.windows if row.source_pages else 0 for row in rows[0]]
         self._host, self._reports, self._always = host, reports, always
         self._greeting = [{"begins": True}, {"ready": True, **self._facts()}]
         self._calls = 0
@@ -127,7 +141,7 @@ class HostLine:
         self._host.clear_text()
         try:
             placement = [p[0] for p in PLACEMENTS].index(order.decode())
-            self._host.call(placement, variant=self._calls)
+            self._host.call(placement, self._windows, variant=self._calls)
         except HostFailed:
             return False
         self._calls += 1
@@ -193,7 +207,8 @@ def run_in_host(
     # what stands for a library in a file that SepTran did not write says why it ended the process
     reports = Reports() if simulated or built.foreign else None
     # what a kernel's copies need of a tensor's address, it needs of the secret placements too
-    arena = Arena(problem.params, alignment=settings.alignment or kernel.alignment)
+    alignment = settings.alignment or kernel.alignment
+    arena = Arena(problem.params, alignment=alignment, again=burst and not simulated)
     transcript = Transcript(not_enforced=arena.not_enforced, hosted=True)
     begun, killed = time.monotonic(), oom_kills()
     try:
@@ -222,10 +237,10 @@ def run_in_host(
             transcript.failure, transcript.message = "harness", f"the host did not start: {error}"
             return transcript
         try:
-            line = HostLine(host, reports, always=simulated)
+            line = HostLine(host, reports, rows=rows, always=simulated)
             converse(line, arena, problem, calls, settings, noise, transcript)
             if not transcript.failure:
-                time.sleep(SETTLE_S)
+                settle()
                 if host.spoke_out_of_turn:
                     transcript.failure, transcript.message = "protocol", "done"
             if burst and not transcript.failure and not simulated:
@@ -258,17 +273,18 @@ def _burst(
 ) -> None:
     """Repeat the first call thousands of times without a pause; every call must leave the same bits.
 
-    Shows threads that are not synchronised and kernels that count their calls. What the chain of digests should be,
-    a host whose kernel does nothing says: it digests the bytes of the judged call as often.
+    Shows threads that are not synchronised and kernels that count their calls. What is read and written is filled anew before
+    each call. What the chain of digests should be, a host whose kernel does nothing says: it digests the bytes of the judged call as often.
     """
     first = transcript.ran[0]
     null = null_host()
     quick = min(ran.seconds for ran in transcript.ran)
-    plain = all(p.privilege in ("r", "w") for p in problem.params)
-    if null is None or not plain or quick > _SMALL_S:
+    if null is None or quick > _SMALL_S:
         return
     inputs, outputs = arena.descriptors
-    arena.fill(first.call.placement, draw(problem, first.call.case), noise)
+    drawn = draw(problem, first.call.case)
+    arena.fill(first.call.placement, drawn, noise)
+    arena.keep(drawn)
     which = PLACEMENTS.index(first.call.placement)
     assert which == 0, "slots use the first placement"
     seed = int(noise.integers(1 << 62))
@@ -290,7 +306,9 @@ def _burst(
     used = {p.name for p in problem.outputs} - problem.unused
     left = {name: tensor_bytes(slots[name], pages[name]) for name in used}
     wanted = {name: first.outputs[name] for name in used}
-    other = HostProcess(null, rows, inputs=inputs, outputs=outputs, threads=1, depth_kib=0)
+    # it digests what lies there: nothing is filled
+    lying = [[replace(row, source_pages=0) for row in placement] for placement in rows]
+    other = HostProcess(null, lying, inputs=inputs, outputs=outputs, threads=1, depth_kib=0)
     try:
         other.slot(count, seed, settings.call_timeout_s, without=True)
         same = other.receipt == host.receipt and left == wanted

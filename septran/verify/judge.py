@@ -15,10 +15,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Element:
+    """One element. at: its flat index."""
+
+    at: int
+    got: float
+    wanted: float
+    allowed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Figures of one output. ratio: error / budget, inf where a NaN or infinity is in the wrong place.
 
-    worst: flat index of the element with the largest ratio.
+    worst: flat index of the element with the largest ratio; got, wanted and allowed are its. first: the same of the first wrong one,
+    None where none is.
     """
 
     output: str
@@ -30,6 +41,7 @@ class Comparison:
     got: float
     wanted: float
     allowed: float
+    first: Element | None = None
 
 
 def compare(param: KernelParam, expected: Expected, raw: bytes) -> Comparison:
@@ -118,19 +130,28 @@ def _summary(
     wanted: torch.Tensor,
     budget: torch.Tensor,
 ) -> Comparison:
+    import torch
+
     flat = ratio.reshape(-1)
     at = int(flat.argmax()) if flat.numel() else 0
     ok = error.reshape(-1)
+    wrong = int(bad.sum())
+    first = None
+    if wrong:
+        where = int(bad.reshape(-1).to(torch.uint8).argmax())  # of equal ones the first
+        values = (float(t.reshape(-1)[where]) for t in (got, wanted, budget))
+        first = Element(at=where, got=next(values), wanted=next(values), allowed=next(values))
     return Comparison(
         output=name,
         max_error=float(ok.max()) if flat.numel() else 0.0,
         ratio=float(flat[at]) if flat.numel() else 0.0,
-        wrong=int(bad.sum()),
+        wrong=wrong,
         elements=flat.numel(),
         worst=at,
         got=float(got.reshape(-1)[at]) if flat.numel() else 0.0,
         wanted=float(wanted.reshape(-1)[at]) if flat.numel() else 0.0,
         allowed=float(budget.reshape(-1)[at]) if flat.numel() else 0.0,
+        first=first,
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether a file that SepTran did not write answers the same with its tensors, stack and allocations elsewhere, and in other teams.
+"""Whether what SepTran did not write answers the same with its tensors, stack and allocations elsewhere, and in other teams.
 
 A kernel may branch on an address, on how far apart two pointers lie, on flags of the floating-point unit, or on how many threads
 it may have: where it is judged, it is right. One set of inputs is therefore given to it again, some thousands of times, each time in
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _CHECK = "other surroundings"
 # calls at least and at most, and by how much their number grows; processor seconds; bytes of all tensors above which there are none
 _LEAST, _MOST, _STEP, _SECONDS, _MOST_BYTES = 2, 4096, 8, 0.15, 64 << 20
+_LEAF_SECONDS = 0.02  # of a kernel with somebody else's leaves, whose language knows no addresses: this looks once more
 _TEAMS = (1, 4, 6, 8, 12, 16, 24, 32, 64, 96, 128, 192, 256, 384, 768, 1024)
 _PICKED = 2  # more numbers of threads that nobody knows before
 _FEW = 64  # a file may have room for no more threads: only a wrong result accuses it then
@@ -115,7 +116,9 @@ class _Asked:
             self.built.host, rows_of(self.arena), inputs=inputs, outputs=outputs, threads=threads,
             depth_kib=1024 if moves else 16, moves=moves,
         )  # fmt: skip
-        self.arena.fill("end", draw(self.problem, self.case), self.noise)
+        drawn = draw(self.problem, self.case)
+        self.arena.fill("end", drawn, self.noise)
+        self.arena.keep(drawn)
         try:
             host.call(0)
         except HostFailed:
@@ -133,19 +136,26 @@ class _Asked:
 
 
 def with_other_surroundings(
-    verdict: Verdict, kernel: Kernel, built: Built, problem: Problem, sessions: Sessions
+    verdict: Verdict,
+    kernel: Kernel,
+    built: Built,
+    problem: Problem,
+    sessions: Sessions,
+    *,
+    suspect: bool = False,
 ) -> Verdict:
     """Return an accurate `verdict`, or that on a call in other surroundings where the kernel is wrong.
 
-    Asked of files that SepTran did not write and that run in the static host without a simulator.
+    Asked of files that SepTran did not write, and of kernels that hold somebody else's leaves (suspect), which are only moved: no leaf asks
+    for flags or threads. Of what runs in the static host without a simulator.
     """
-    plain = all(p.privilege in ("r", "w") for p in problem.params)
-    native = built.runtime_calls is None and not sessions.emulator and plain
-    if not verdict.passed or not built.foreign or not native or not fits(built, kernel, sessions):
+    native = built.runtime_calls is None and not sessions.emulator
+    asked = built.foreign or suspect
+    if not verdict.passed or not asked or not native or not fits(built, kernel, sessions):
         return verdict
     if sum(math.prod(p.shape) * nbytes(p.dtype) for p in problem.params) > _MOST_BYTES:
         return verdict.without(f"{_CHECK}: its tensors are large; smaller ones are moved")
-    arena = Arena(problem.params, alignment=sessions.alignment or kernel.alignment)
+    arena = Arena(problem.params, alignment=sessions.alignment or kernel.alignment, again=True)
     try:
         return _looked(verdict, _asked(built, arena, problem, sessions, verdict.seed), kernel)
     except _Ended as ended:
@@ -169,7 +179,7 @@ def _asked(
 
 def _looked(verdict: Verdict, asked: _Asked, kernel: Kernel) -> Verdict:
     """Make the calls and judge what they gave."""
-    words = surroundings_asked(asked.built, kernel.entry)
+    words = surroundings_asked(asked.built, kernel.entry) if asked.built.foreign else frozenset()
     threads = threads_of(kernel, asked.sessions)
     # the number that the text has would be no other one
     if "settings" in words:
@@ -244,7 +254,8 @@ def _moved(asked: _Asked, threads: int, words: frozenset[str], others: list[_Oth
             first = at + (at < end)
             if first >= end:  # as many more as the time that is left allows
                 once = max((host.cpu_seconds() - begun) / end, 1e-6)
-                end = max(end, _LEAST, min(_STEP * end, _MOST, int(_SECONDS / once)))
+                most = _SECONDS if asked.built.foreign else _LEAF_SECONDS
+                end = max(end, _LEAST, min(_STEP * end, _MOST, int(most / once)))
         return end
     except HostFailed as failed:
         raise _ended(host, failed, _PLACES) from failed

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 Slot = Callable[[int], float]
@@ -40,9 +40,8 @@ class Pairs:
             max(t - second_less, 0.1 * t) / (m + first_more)
             for m, t in zip(self.first, self.second, strict=True)
         )
-        n = len(found)
-        skip = max(0, math.floor((n - 1.96 * math.sqrt(n)) / 2))
-        return Ratio(middle=statistics.median(found), low=found[skip], high=found[n - 1 - skip])
+        low, high = interval(found)
+        return Ratio(middle=statistics.median(found), low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +92,13 @@ def measure_pairs(
         if len(mine) >= 3 and time.perf_counter() - start > 4 * budget_s:
             break
     return Pairs(first=tuple(mine), second=tuple(theirs))
+
+
+def interval(found: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the median of `found`, which is sorted."""
+    n = len(found)
+    skip = max(0, math.floor((n - 1.96 * math.sqrt(n)) / 2))
+    return found[skip], found[n - 1 - skip]
 
 
 def undisturbed(seconds: tuple[float, ...] | list[float]) -> float:

@@ -47,7 +47,9 @@ def watch(
     if watched.artifact is None:
         return _unchecked(verdict, _reason(watched.log)) if verdict.passed else verdict
     plan_file = folder / "watched.plan"
-    plan_file.write_bytes(_plan(kernel, problem, verdict.seed))
+    plan_file.write_bytes(
+        plan_of(kernel, problem, verdict.seed, bursts=_BURSTS, threads=_threads(kernel))
+    )
     result = _run([watched.artifact, plan_file], folder)
     if "unexpected memory mapping" in result.stdout_tail:
         # more random addresses than this ThreadSanitizer knows
@@ -88,12 +90,15 @@ def _threads(kernel: Kernel) -> int:
     return asked if isinstance(asked, int) else _THREADS
 
 
-def _plan(kernel: Kernel, problem: Problem, seed: int | None) -> bytes:
+def plan_of(
+    kernel: Kernel, problem: Problem, seed: int | None, *, bursts: int, threads: int
+) -> bytes:
+    """Return what septran/host/watched.c reads: how often it calls with how many threads, and the inputs of some cases."""
     import numpy as np
 
     cases = plan(problem, seed)[:_CASES]
     drawn = [draw(problem, case) for case in cases]
-    head = [len(problem.params), len(cases), _BURSTS, _CALLS, _MILLISECONDS, _threads(kernel)]
+    head = [len(problem.params), len(cases), bursts, _CALLS, _MILLISECONDS, threads]
     rows = [[math.prod(p.shape) * nbytes(p.dtype), int(p.name in drawn[0])] for p in problem.params]
     parts = [np.array([*head, *np.ravel(rows)], np.uint64).tobytes()]
     for arrays in drawn:

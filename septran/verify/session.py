@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 # a kernel's own threads get a moment after these calls, in which a late write would land
-SETTLE_S = 0.015
+_SETTLE_S = 0.015
 _SETTLE_AFTER = (2, 6)
 # what outputs hold before a call, call by call
 _HELD: tuple[Held, ...] = ("nan", "nan", "numbers", "nan", "nan", "zeros")
@@ -211,7 +211,7 @@ def _run_calls(
         pipe = Pipe(go_write, done_read, child)
         converse(pipe, arena, problem, calls, settings, noise, transcript)
         if not transcript.failure:
-            time.sleep(SETTLE_S)
+            settle()
             _fetch(pipe, transcript, settings)
         if seek is not None and not transcript.failure:
             note_late_writes(arena, transcript)
@@ -393,7 +393,7 @@ def make_calls(
         if drawn is None or drawn[0] != call.case:
             drawn = (call.case, draw(problem, call.case))
         if index in _SETTLE_AFTER:
-            time.sleep(SETTLE_S)
+            settle()
         if not _fetch(pipe, transcript, settings):
             return
         note_late_writes(arena, transcript)
@@ -411,6 +411,11 @@ def make_calls(
             return
         transcript.last[call.placement] = pages
         transcript.ran.append(_record(arena, problem, call, before, pages, seconds, message))
+
+
+def settle() -> None:
+    """Wait for threads that a call left to write what they still write; a busy machine comes to them later."""
+    time.sleep(_SETTLE_S * patience())
 
 
 def _fetch(pipe: Line, transcript: Transcript, settings: Sessions) -> bool:

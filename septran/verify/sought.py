@@ -72,11 +72,12 @@ def with_sought_inputs(
     how: Build | Search | None,
     folder: Path,
     sessions: Sessions,
+    placed: frozenset[int] = frozenset(),
 ) -> Verdict:
     """Return an accurate `verdict`, or V202 where the kernel is wrong on inputs that were made for its comparisons.
 
     how: what makes the seeking program in `folder`, or the search that the child made which was judged; None: neither is there. A
-    kernel whose leaves are all the library's, and a text that decides nothing, is not built again.
+    kernel whose leaves are all the library's, and a text that decides nothing, is not built again. placed: lines whose comparisons no input decides.
     """
     text = _theirs(kernel)
     in_child = how is None or isinstance(how, Search)
@@ -120,7 +121,7 @@ def with_sought_inputs(
         )
     if in_child and int(told[1]) < _FEWEST and told[2] != "0":
         verdict = _unchecked(verdict, f"{told[1]} calls in the time; smaller dims are sought for")
-    left = _never_turned(found, kernel, text)
+    left = _never_turned(found, kernel, text, placed)
     if left:
         verdict = _unchecked(verdict, f"no input turned those of {', '.join(left[:6])}")
     fact = f"{_CHECK}: {told[1]} calls, {len(found.problem.made or ())} inputs judged"
@@ -302,7 +303,14 @@ def _kind(problem: Problem, param: KernelParam) -> tuple[int, float, float]:
     """Return how elements of an input are changed, and the least and the largest they become; 0: they are not."""
     domain = problem.domain(param.name)
     drawn = domain.sentinel is None and domain.value is None
-    fixed = param.name in problem.sizes or not drawn or domain.nonzero or domain.rising
+    fixed = (
+        param.name in problem.sizes
+        or not drawn
+        or domain.nonzero
+        or domain.rising
+        or domain.distinct
+        or bool(domain.paired)
+    )
     kind = _KINDS.get(param.dtype, 0)
     if fixed or not kind:
         return 0, 0.0, 0.0
@@ -414,7 +422,7 @@ def _another_number(found: Verdict, problem: Problem) -> bool:
     return not (off <= alike and off <= 1e-2 * max(abs(got), abs(expected)))
 
 
-def _never_turned(search: _Found, kernel: Kernel, text: str) -> list[str]:
+def _never_turned(search: _Found, kernel: Kernel, text: str, placed: frozenset[int]) -> list[str]:
     """Return the lines of somebody's text whose comparisons came out one way in every call, in words."""
     opens = [(int(m[1], 16), m[2], m[3] == "1") for m in _OPEN.finditer(search.said)][:64]
     lines = search.lines([place for place, _, _ in opens])
@@ -422,6 +430,8 @@ def _never_turned(search: _Found, kernel: Kernel, text: str) -> list[str]:
     found = {}
     for place, met, whole in opens:
         number = lines.get(place, 0)
+        if number in placed:
+            continue
         line = source[number - 1] if 0 < number <= len(source) else ""
         equal = whole and met[1] == "0" and _TWO_SIDED.search(line)
         if line.strip() and line in theirs and (met.count("1") == 1 or equal):

@@ -12,34 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import tempfile
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
 
 from septran.backends.base import Built
-from septran.gpu import Gpu
 from septran.kernel import Kernel
-from septran.reference import Remote
-from septran.stopwatch import gpu_slot, one_processor, rotating_slot
+from septran.stopwatch import one_processor
 from septran.verify import budget
-from septran.verify.arena import Arena, tensor_bytes
 from septran.verify.call_cost import CallCost, call_cost
-from septran.verify.cases import Case, draw
+from septran.verify.child_timed import ChildTimed
 from septran.verify.pairs import Pairs, measure_pairs
-from septran.verify.pipe import Pipe
 from septran.verify.problem import Problem
-from septran.verify.session import Sessions, render, start_child, write_plan
-from septran.verify.slots import MOST, HostTimed, can_be_timed, torch_calls, wrong_outputs
-from septran.verify.verify import as_run
+from septran.verify.session import Sessions
+from septran.verify.slots import HostTimed, can_be_timed
+from septran.verify.torch_side import fastest, gpu_slot_of, torch_slots
 
-if TYPE_CHECKING:
-    import numpy as np
-
-# calls on new inputs that a busy machine may disturb
-_FRESH = 12
 # share of the wall time that a kernel may wait for a processor before its wall time says little
 _WAITED = 0.1
 
@@ -50,7 +38,7 @@ class Timing:
 
     ok: the outputs of timed calls were right; else `why` says what happened. kernel_s: the kernel alone, outputs
     reused. call_s: what a call from Python adds, outputs allocated. speedup, low, high: torch_s / (kernel_s + call_s), the median of the
-    pairs. reused: the same without allocation on either side. baseline: how torch was called, "fn" or "best".
+    pairs. reused: the same without allocation on either side. baseline: how torch was called, "fn", "best" or "in_place".
     reliable: the interval is narrow. clock: "wall" or "processor". threads: the kernel's.
     """
 
@@ -120,7 +108,7 @@ def compare_kernels(
     *,
     sessions: Sessions | None = None,
     budget_s: float = 0.6,
-    slot_s: float = 0.005,
+    slot_s: float = 0.01,
 ) -> tuple[float, float] | None:
     """Return seconds per call of two verified kernels in alternating slots, each in its own child.
 
@@ -161,7 +149,7 @@ def race(
     *,
     sessions: Sessions | None = None,
     budget_s: float = 0.6,
-    slot_s: float = 0.005,
+    slot_s: float = 0.01,
     sample: bool = False,
 ) -> Pairs | None:
     """Return seconds per call of two verified kernels in alternating slots, each in its own child.
@@ -229,12 +217,16 @@ def measure(
             with quiet or contextlib.nullcontext():
                 by_processor = timed.by_processor_time
                 if settings.gpu is not None:
-                    slots = {"fn": _gpu_slot(problem, timed.input_sets[0], settings.gpu)}
+                    slots = {"fn": gpu_slot_of(problem, timed.input_sets[0], settings.gpu)}
                 else:
-                    slots = _torch_slots(problem, timed.input_sets, processor_time=by_processor)
-                baseline, theirs = _best(slots, settings, 1 if by_processor else settings.threads)
+                    slots = torch_slots(problem, timed.input_sets, processor_time=by_processor)
+                baseline, theirs = fastest(slots, settings, 1 if by_processor else settings.threads)
                 with budget.threads(theirs):
-                    cost = call_cost(kernel) if timed.native else CallCost(call=0.0, allocate=0.0)
+                    cost = (
+                        call_cost(kernel, processor_time=by_processor)
+                        if timed.native
+                        else CallCost(call=0.0, allocate=0.0, low=0.0, high=0.0)
+                    )
                     found = measure_pairs(
                         timed.slot,
                         slots[baseline],
@@ -249,6 +241,12 @@ def measure(
     if wrong:
         return Timing(ok=False, why=wrong)
     ratio = found.ratio(first_more=cost.call + cost.allocate)
+    # what the cost itself is uncertain by, the ratio is, too
+    ratio = replace(
+        ratio,
+        low=found.ratio(first_more=cost.high).low,
+        high=found.ratio(first_more=cost.low).high,
+    )
     return Timing(
         ok=True,
         kernel_s=found.first_s,
@@ -279,16 +277,16 @@ def _place(settings: Sessions) -> contextlib.ExitStack:
 
 def _timed(
     kernel: Kernel, built: Built, problem: Problem, work: Path, settings: Sessions
-) -> _Hosted | _Timed:
+) -> _Hosted | ChildTimed:
     if can_be_timed(built, kernel, problem, settings):
         return _Hosted(kernel, built, problem, settings)
-    return _Timed(kernel, built, problem, work=work, settings=settings)
+    return ChildTimed(kernel, built, problem, work=work, settings=settings)
 
 
 class _Hosted(HostTimed):
-    """A kernel in its static host, with the interface of `_Timed`."""
+    """A kernel in its static host, with the interface of `ChildTimed`."""
 
-    most = MOST
+    most = 100_000
     native = True
 
     def wait_ready(self) -> None:
@@ -297,177 +295,3 @@ class _Hosted(HostTimed):
     def wrong(self, per_call: float = 0.0, *, sample: bool = False) -> str:
         """Return what is wrong with the timed calls, "" when nothing."""
         return super().wrong(sample=sample)
-
-
-class _Timed:
-    """A verified kernel in its Python child, ready to be called many times on one input set."""
-
-    most = 10_000
-    native = False
-    by_processor_time = False
-    waited = 0.0
-
-    def __init__(
-        self, kernel: Kernel, built: Built, problem: Problem, *, work: Path, settings: Sessions
-    ) -> None:
-        import numpy as np
-
-        assert built.artifact is not None
-        work.mkdir(parents=True, exist_ok=True)
-        self._problem, self._settings = as_run(problem, settings), settings
-        seed = int.from_bytes(os.urandom(7), "little")
-        self._case = Case(name="timing", family="normal", seed=seed)
-        self.inputs = draw(problem, self._case)
-        self._arena = Arena(problem.params, alignment=64, guard=settings.guard)
-        self._arena.fill("start", self.inputs, np.random.default_rng(seed))
-        go_read, go_write = os.pipe()
-        done_read, done_write = os.pipe()
-        self._ends = (go_write, done_read)
-        plan = write_plan(kernel, built.artifact, self._arena, settings, go_read, done_write)
-        script = work / "timing_child.py"
-        script.write_text(render(plan, settings.loader, "kernel_timing_template.j2"))
-        fds = (*self._arena.descriptors, go_read, done_write)
-        self._child = start_child(script, built.artifact, work, settings, fds)
-        os.close(go_read)
-        os.close(done_write)
-        self._pipe = Pipe(go_write, done_read, self._child)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._child.kill("done")
-        self._child.wait()
-        for fd in self._ends:
-            os.close(fd)
-        self._arena.close()
-
-    @property
-    def input_sets(self) -> list[dict[str, Any]]:
-        """The one set of inputs that the timed calls read."""
-        return [self.inputs]
-
-    def wait_ready(self) -> None:
-        """Wait until the kernel is loaded; TimeoutError says why it is not."""
-        ready = self._pipe.receive(self._settings.load_timeout_s)
-        if not isinstance(ready, dict):
-            raise TimeoutError(f"the timing child did not start: {ready}")
-
-    def slot(self, count: int) -> float:
-        """Return the seconds that `count` calls took."""
-        self._pipe.send(f"{count}\n".encode())
-        answer = self._pipe.receive(self._settings.call_timeout_s)
-        if not isinstance(answer, dict) or "seconds" not in answer:
-            raise TimeoutError(str(answer))
-        return float(answer["seconds"])
-
-    def wrong(self, per_call: float, *, sample: bool = False) -> str:
-        """Return what is wrong with the timed calls, which took `per_call` seconds each, "" when nothing.
-
-        sample: the repeated call alone is judged, none on new inputs.
-        """
-        if self._settings.gpu is not None:
-            self.slot(0)  # the outputs are still on the device
-            return _wrong(self._arena, self._problem, self.inputs)
-        if any(p.privilege == "rw" for p in self._problem.params):
-            return ""  # many calls have accumulated into it
-        why = _wrong(self._arena, self._problem, self.inputs)
-        return why if sample else why or self._remembered(per_call)
-
-    def _remembered(self, per_call: float) -> str:
-        """Return "" when a call on new inputs is about as fast as the timed ones, and right.
-
-        Timed calls repeat one input set, so a kernel that remembers its last answer would look fast. One
-        undisturbed call is enough to believe it; caches that are cold are allowed for.
-        """
-        import numpy as np
-
-        moved = sum(slot.nbytes for slot in self._arena.slots["start"])
-        allowed = 4 * per_call + 2e-4 + moved / 1e9
-        noise = np.random.default_rng(int.from_bytes(os.urandom(7), "little"))
-        best = float("inf")
-        for number in range(_FRESH):
-            case = replace(self._case, seed=int(noise.integers(1 << 60)))
-            inputs = draw(self._problem, case)
-            self._arena.fill("start", inputs, noise, held="numbers" if number % 2 else "nan")
-            best = min(best, self.slot(1))
-            if best <= allowed or number == _FRESH - 1:
-                why = _wrong(self._arena, self._problem, inputs)
-                if why or best <= allowed:
-                    return why
-        return (
-            f"a call on new inputs takes {1e6 * best:.0f} us, a repeated one {1e6 * per_call:.0f} us: "
-            "the kernel remembers its answer"
-        )
-
-
-def _torch_slots(
-    problem: Problem, sets: Sequence[dict[str, Any]], *, processor_time: bool
-) -> dict[str, Callable[[int], float]]:
-    """Return slots of torch on the CPU by the name of the way it is called."""
-    given = [_cpu_tensors(problem, inputs) | dict(problem.scalars) for inputs in sets]
-    fn, best = problem.reference.fn, problem.reference.best
-    if isinstance(fn, Remote):
-        return {"fn": fn.slot(given[0])}
-    calls = {"fn": torch_calls(fn, given)}
-    if best is not None:
-        calls["best"] = torch_calls(best, given, bound=True)
-    return {name: rotating_slot(c, processor_time=processor_time) for name, c in calls.items()}
-
-
-def _cpu_tensors(problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:
-    import torch
-
-    given = {}
-    for param in problem.meant:
-        array: np.ndarray[Any, Any] = inputs[param.name]
-        if array.dtype.name == "bfloat16":
-            given[param.name] = torch.from_numpy(array.view("int16")).view(torch.bfloat16)
-        else:
-            given[param.name] = torch.from_numpy(array)
-    return given
-
-
-def _gpu_slot(problem: Problem, inputs: dict[str, Any], gpu: Gpu) -> Callable[[int], float]:
-    """Return torch on the same GPU: each call with a cold L2, timed by events, as the kernel's are.
-
-    Raises:
-        OSError: this torch does not see the GPU.
-    """
-    import torch
-
-    if not torch.cuda.is_available():
-        raise OSError(f"torch {torch.__version__} does not see the GPU")
-    fn, given = problem.reference.fn, {**gpu_tensors(problem, inputs), **problem.scalars}
-    return fn.slot(given, gpu_l2=gpu.l2) if isinstance(fn, Remote) else gpu_slot(fn, given, gpu.l2)
-
-
-def gpu_tensors(problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return the inputs as tensors on the GPU, in the parameters' dtypes."""
-    return {name: found.cuda() for name, found in _cpu_tensors(problem, inputs).items()}
-
-
-def _best(
-    slots: dict[str, Callable[[int], float]], settings: Sessions, limit: int
-) -> tuple[str, int]:
-    """Return the way of calling torch and the thread count, 1 or `limit`, that are fastest: the baseline is its best."""
-    if settings.gpu is not None:
-        return "fn", 1
-    best: dict[tuple[str, int], float] = {}
-    for name, slot in slots.items():
-        for count in {1, limit}:
-            with budget.threads(count):
-                slot(1)
-                best[name, count] = min(slot(1) for _ in range(5))
-    return min(best, key=lambda key: best[key])
-
-
-def _wrong(arena: Arena, problem: Problem, inputs: dict[str, Any]) -> str:
-    """Return what is wrong with the outputs of the last timed call, "" when right."""
-    if any(p.privilege == "rw" for p in problem.params):
-        return ""  # many calls have accumulated into it
-    pages = arena.snapshot("start")
-    slots = {slot.name: slot for slot in arena.slots["start"]}
-    raw = {p.name: tensor_bytes(slots[p.name], pages[p.name]) for p in problem.outputs}
-    why = wrong_outputs(problem, inputs, raw)
-    return f"{why} after the timed calls" if why else ""

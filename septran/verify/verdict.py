@@ -18,7 +18,7 @@ SCHEMA = "septran.verdict/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worst:
-    """The element furthest outside (or nearest to the edge of) its budget. Values are texts: NaN exists."""
+    """An element: that furthest outside (or nearest to the edge of) its budget, or the first wrong one. Values are texts: NaN exists."""
 
     case: str
     family: str
@@ -57,6 +57,7 @@ class Verdict:
     code: of `septran explain` when something is wrong (V2xx), else "".
     message: one sentence; hint: what to try next. max_error: on inputs of ordinary
     size (|x| near 1). budget_ratio: largest share of the allowed error that was used, over all cases.
+    worst: the element furthest outside of its budget. first: the first wrong one, of the first call that has one, in the order of its output.
     ties: which decisions were made otherwise than by torch between values closer than rounding, and in how many calls.
     untried: what of `not_checked` only the state of the machine kept from being checked; a later try may check it.
     cycles: a simulator's cycle report, where a backend has one; how far to trust it: docs/verification.md.
@@ -77,6 +78,7 @@ class Verdict:
     max_error: float = 0.0
     budget_ratio: float = 0.0
     worst: Worst | None = None
+    first: Worst | None = None
     cases: tuple[CaseResult, ...] = ()
     not_checked: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
@@ -162,10 +164,10 @@ class Verdict:
         values = {k: v for k, v in data.items() if k in known}
         values["level"] = Level(values["level"])
         values["status"] = Status(values["status"])
-        if values.get("worst"):
-            worst = dict(values["worst"])
-            worst["index"] = tuple(worst["index"])
-            values["worst"] = Worst(**worst)
+        for name in ("worst", "first"):
+            if values.get(name):
+                element = dict(values[name])
+                values[name] = Worst(**{**element, "index": tuple(element["index"])})
         values["cases"] = tuple(
             CaseResult(**{**c, "ratio": float(c["ratio"]), "max_error": float(c["max_error"])})
             for c in values.get("cases", ())

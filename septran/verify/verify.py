@@ -16,8 +16,7 @@ from typing import Any, Protocol
 
 from septran.accuracy import Policy, load_policy
 from septran.backends.base import Built
-from septran.errors import TaskLangError
-from septran.kernel import Kernel
+from septran.kernel import Kernel, KernelParam
 from septran.outcome import Level, Status
 from septran.verify import admission, budget, hosted, judge
 from septran.verify.arena import Placement
@@ -89,7 +88,7 @@ def verify(
     verdict = _verify(base, kernel, built, problem, run_dir, request, seed)
     files = {"child.log": verdict.log}
     if request.admission and verdict.passed:
-        report = _admission(problem, seed, request)
+        report = admission.report(problem, seed=seed, policy=request.policy)
         files["admission.json"] = json.dumps(asdict(report), indent=1) + "\n"
         verdict = verdict.without(*report.warnings)
     verdict = replace(verdict, seconds=time.perf_counter() - start)
@@ -121,7 +120,7 @@ def static_checks(
         return replace(
             base,
             code="V201",
-            message=f"the compiler refused the kernel: {_first_line(built.log)}",
+            message=f"the compiler refused the kernel: {built.cause}",
             hint="see the compiler's log",
             log=built.log,
         )
@@ -174,16 +173,6 @@ def static_checks(
 
 def _environment(sessions: Sessions) -> dict[str, str]:
     return environment_facts() | ({"gpu": str(sessions.gpu)} if sessions.gpu else {})
-
-
-def _admission(problem: Problem, seed: int, request: Request) -> admission.Admission:
-    if _elements(problem) > _LARGE:
-        return admission.Admission(tried=(), accepted=(), skipped="the tensors are large")
-    try:
-        return admission.admit(problem, seed=seed, policy=request.policy)
-    except (RuntimeError, TaskLangError) as error:
-        # the reference cannot be evaluated on an answer's inputs
-        return admission.Admission(tried=(), accepted=(), skipped=str(error)[:200])
 
 
 def _run_and_judge(
@@ -303,6 +292,7 @@ def judged(
     """Return the verdict on calls that were made: each output against torch in float64, and the last checks."""
     results: list[CaseResult] = []
     worst: tuple[float, Worst, str] | None = None
+    first: Worst | None = None
     base = replace(base, level=Level.RAN)
     cache: dict[Case, Known] = {}
     ties: dict[str, None] = {}
@@ -310,11 +300,13 @@ def judged(
         known, decided, comparisons = compared(problem, ran, policy, cache)
         ties.update(dict.fromkeys(decided))
         for name, wanted, found in comparisons:
+            param = next(p for p in problem.outputs if p.name == name)
+            if first is None and found.first is not None:
+                first = _element(ran, param, found.first)
             if worst is None or found.ratio > worst[0]:
-                param = next(p for p in problem.outputs if p.name == name)
                 raw = ran.outputs[name]
                 text = judge.pattern(param, wanted, raw) if found.wrong else ""
-                worst = (found.ratio, _worst(ran, param.shape, found), text)
+                worst = (found.ratio, _worst(ran, param, found), text)
         figures = [found for _, _, found in comparisons]
         results.append(replace(_case_result(ran, figures, known), ties=len(decided)))
     accepted = [r for r in results if r.wrong == 0]
@@ -322,6 +314,7 @@ def judged(
         base,
         cases=tuple(results),
         worst=worst[1] if worst else None,
+        first=first,
         max_error=_ordinary_error(accepted),
         budget_ratio=max((r.ratio for r in results), default=0.0),
         ties=_ties(results, tuple(ties)),
@@ -390,14 +383,19 @@ def _last_checks(
     return replace(base, level=Level.ACCURATE, status=Status.PASSED, message="accurate")
 
 
-def _worst(ran: Ran, shape: tuple[int, ...], found: judge.Comparison) -> Worst:
+def _worst(ran: Ran, param: KernelParam, found: judge.Comparison) -> Worst:
+    worst = judge.Element(at=found.worst, got=found.got, wanted=found.wanted, allowed=found.allowed)
+    return _element(ran, param, worst)
+
+
+def _element(ran: Ran, param: KernelParam, found: judge.Element) -> Worst:
     case = ran.call.case
     return Worst(
         case=case.name,
         family=case.family,
         seed=case.seed,
-        output=found.output,
-        index=judge.unravel(found.worst, shape),
+        output=param.name,
+        index=judge.unravel(found.at, param.shape),
         got=f"{found.got:.9g}",
         expected=f"{found.wanted:.9g}",
         budget=f"{found.allowed:.3g}",
@@ -459,11 +457,6 @@ def _beyond_rounding(worst: Worst) -> bool:
     """Whether the worst error is more than arithmetic of a few bits makes (eight of them: 2^16 of float32's last places), short of overflow."""
     error, budget = abs(float(worst.got) - float(worst.expected)), float(worst.budget)
     return 0 < 2.0**22 * budget < error < math.inf
-
-
-def _first_line(log: str) -> str:
-    lines = [line for line in log.splitlines() if "error" in line.lower()] or log.splitlines()
-    return lines[0][:300] if lines else "no output"
 
 
 def _names(params: Sequence[Any]) -> str:

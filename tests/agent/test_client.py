@@ -34,6 +34,7 @@ def chat_with(double: ChatDouble, limits: ClientLimits = LIMITS, key: str = "EMP
     return ClosingChat(double.base_url, key, limits, sleep=lambda s: time.sleep(min(s, 0.02)))
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     ("answer", "finish", "text"),
@@ -69,6 +70,7 @@ def test_reasoning_is_kept_apart(stream: bool, name: str) -> None:
     assert "wrong()" in reply.reasoning
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     "fault",

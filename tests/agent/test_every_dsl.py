@@ -34,6 +34,7 @@ def test_frame(name: str) -> None:
     assert again == leaf
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", backends.names())
 @pytest.mark.parametrize("op", ["relu", "attention"])
 def test_prompt_is_short(name: str, op: str) -> None:

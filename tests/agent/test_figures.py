@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from septran.agent.evolve import Archive, Node, ranked
 from septran.agent.figures import cycle_figures, preferred, told_figures, with_resident
 from septran.agent.llm import llm_writer, outcome_json
 from septran.agent.session import quality
@@ -16,7 +18,7 @@ from septran.cli.card import rows
 from septran.machine import load_machine
 from septran.outcome import Level
 from septran.trial.static_figures import static_figures, summary
-from tests.agent.leaves import BACKEND, RELU, RIGHT, FakeJudge, fenced
+from tests.agent.leaves import BACKEND, RELU, RIGHT, FakeJudge, fenced, marked
 from tests.agent.test_scenarios import config
 from tests.support.openai_double import Answer, ChatDouble
 
@@ -38,6 +40,10 @@ HOPPER = load_machine("triton_cuda.sm_90").limits
         ({"registers": 121}, {"registers": 128}, 0),
         ({"instructions": 10.0}, {"instructions": 20.0}, None),
         ({"registers": 64}, {}, None),
+        ({"bundles": 80, "spill_bundles": 0}, {"bundles": 100, "spill_bundles": 0}, 1),
+        ({"bundles": 95, "spill_bundles": 0}, {"bundles": 100, "spill_bundles": 0}, 0),
+        ({"bundles": 80, "spill_bundles": 4}, {"bundles": 100, "spill_bundles": 0}, -1),
+        ({"bundles": 80}, {}, None),
         (moved(100, 50), moved(200, 50), 1),
         (moved(100, 50), moved(100, 500), 1),
         (moved(100, 500), moved(100, 50), -1),
@@ -88,6 +94,7 @@ def unmeasured(registers: float) -> LeafVerdict:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("accept", "registers", "writer"),
     [
@@ -106,8 +113,78 @@ def test_a_prediction_replaces_the_library_only_where_it_may(
         written = asked.write(RELU, judge, Budget(attempts=1))
     assert written.leaf.writer == writer
     assert written.predicted == (writer == "llm")
-    assert ("static figures" in written.reason) == (writer == "llm")
+    assert ("static figures" in written.reason) == (accept == "predicted")
     assert outcome_json(written)["accepted"] == ("predicted" if writer == "llm" else "")
+    assert ("not measured faster" in written.reason) == (accept != "predicted")
+    assert ("right but not better by static figures" in written.reason) == (
+        writer == "library" and accept == "predicted"
+    )
+
+
+def test_a_leaf_that_nothing_compares_is_said_to_be_so(tmp_path: Path) -> None:
+    bare = LeafVerdict(level=Level.ACCURATE, status="ok")
+    with ChatDouble([Answer(fenced(RIGHT))]) as double:
+        asked = llm_writer(BACKEND, config(double, accept="predicted"), tmp_path)
+        written = asked.write(RELU, FakeJudge(lambda source: bare), Budget(attempts=1))
+    assert "it was not timed and no static figures compare it" in written.reason
+
+
+def test_evolution_ranks_leaves_without_a_time_by_figures(tmp_path: Path) -> None:
+    """The second child takes fewest registers; the first and the third as many as the library's leaf."""
+    registers = {"n1": 128.0, "n2": 64.0, "n3": 128.0}
+    count = [0]
+
+    def choose(body: object) -> Answer:
+        count[0] += 1
+        return Answer(fenced(marked(f"n{count[0]}")))
+
+    def rule(source: str) -> LeafVerdict:
+        return unmeasured(next((r for n, r in registers.items() if n in source), 128.0))
+
+    search = {"kind": "evolve", "islands": 1, "generations": 2, "population": 3}
+    with ChatDouble(choose) as double:
+        asked = llm_writer(BACKEND, config(double, accept="faster", search=search), tmp_path)
+        asked.write(RELU, FakeJudge(rule), Budget(attempts=9))
+    archive = Archive.from_json(
+        json.loads((tmp_path / "archives" / f"{RELU.key}.json").read_text())
+    )
+    assert [n.fitness for n in archive.nodes] == [None] * len(archive.nodes)
+    assert [n.id for n in archive.survivors(0, 3)] == [2, 1, 3]
+
+
+def test_a_leaf_without_a_time_is_before_wrong_ones_and_behind_timed_ones() -> None:
+    def node(number: int, right: bool, speedup: float | None, fitness: float | None) -> Node:
+        return Node(
+            id=number, island=0, generation=0, parents=(), sha=str(number), level="", status="",
+            speedup=speedup, fitness=fitness, right=right,
+        )  # fmt: skip
+
+    nodes = [node(1, False, None, 0.08), node(2, True, None, None), node(3, True, 0.4, 0.4)]
+    nodes += [node(4, True, 1.2, 1.2), node(5, True, None, None)]
+    assert [n.id for n in ranked(nodes)] == [4, 3, 2, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("accept", "calls", "accepted"),
+    [("predicted", 3, "first"), ("predicted", 2, "none"), ("faster", 1, "none")],
+)
+def test_a_search_by_figures_goes_on_until_one_is_better(
+    tmp_path: Path, accept: str, calls: int, accepted: str
+) -> None:
+    """The first right leaf is as good as the library's, the second better: coder, optimizer, coder."""
+    registers = {"none": 128.0, "first": 64.0}
+    said = [Answer(fenced(marked("none"))), Answer("Use less."), Answer(fenced(marked("first")))]
+    with ChatDouble(said) as double:
+        asked = llm_writer(BACKEND, config(double, accept=accept), tmp_path)
+        judge = FakeJudge(
+            lambda source: unmeasured(registers["first" if "first" in source else "none"])
+        )
+        written = asked.write(RELU, judge, Budget(attempts=calls))
+        assert len(double.requests) == calls
+    assert written.predicted == (accepted == "first")
+    assert ("first" in written.leaf.source) == (accepted == "first")
+    if calls == 3:
+        assert "Use less." in str(double.requests[2].body["messages"])
 
 
 def test_a_measured_time_beats_a_prediction() -> None:
@@ -155,6 +232,8 @@ def test_an_emulators_machine_code_says_nothing_of_the_device(tmp_path: Path) ->
     assert static_figures(built, "emulated") == {}
     compiled = Built(ok=True, artifact=None, facts=(("registers", 40), ("cached", True)))
     assert static_figures(compiled, "emulated") == {"registers": 40.0}
+    scheduled = Built(ok=True, artifact=None, facts=(("bundles", 90), ("spill_bundles", 2)))
+    assert static_figures(scheduled, "emulated") == {"bundles": 90.0, "spill_bundles": 2.0}
 
 
 def test_a_leaf_that_takes_more_cycles_is_told_where_they_went() -> None:

@@ -40,6 +40,7 @@ LESSON = Lesson(
 )
 
 
+@pytest.mark.wider
 def test_a_search_teaches_and_the_next_one_is_told(tmp_path: Path) -> None:
     memory = Memory((tmp_path / "memory",))
     with ChatDouble(

@@ -244,6 +244,24 @@ def test_the_optimizer_is_told_what_is_predicted_where_nothing_was_measured():
     assert "Nothing measured" not in text(Shown(body="y", text="1.2 x the library's speed"))
 
 
+@pytest.mark.parametrize(("role", "template"), [("coder", "optimise"), ("optimizer", "user")])
+def test_the_best_body_is_shown_once_when_it_is_the_last_one(role: str, template: str) -> None:
+    best = Shown(body="BEST BODY\n", text="right, 1.10 x the library's speed")
+    last = Shown(body="BEST BODY", status="ok", message="right, 1.10 x the library's speed")
+
+    def text(last: Shown) -> str:
+        context = Context(best=best, last=last, earlier=("attempt 1 (first): wrong: x",))
+        return Prompter.of(RELU, BACKEND, CONFIG).render(role, template, context)[1].text
+
+    same, other = text(last), text(replace(last, body="ANOTHER BODY", message="slower"))
+    assert same.count("BEST BODY") == 1
+    assert "The last body" not in same
+    assert "The best right body so far, which is the last one (right, 1.10 x" in same
+    assert "attempt 1 (first): wrong" in same, "earlier attempts stay"
+    assert other.count("BEST BODY") == other.count("ANOTHER BODY") == 1
+    assert "The best right body so far (right, 1.10 x" in other
+
+
 @pytest.mark.parametrize(("backend", "clock"), [("cpp", True), ("tilelang_cuda", False)])
 def test_a_clock_is_promised_only_where_there_is_one(backend: str, clock: bool) -> None:
     plan = resolve(GenRequest(op="relu", backend=backend))

@@ -19,8 +19,9 @@ from septran.agent.llm import (
     replay_writer,
 )
 from septran.agent.store import LeafStore
-from septran.agent.writer import Budget, Written
+from septran.agent.writer import Budget, LeafVerdict, Written
 from septran.errors import EnvironmentProblem, SeptranError
+from septran.outcome import Level
 from tests.agent.leaves import (
     BACKEND,
     BROKEN,
@@ -91,6 +92,7 @@ def test_wrong_then_compile_error_then_right_and_faster(tmp_path: Path) -> None:
     assert writer.usage.calls == 3
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "script",
     [
@@ -177,11 +179,16 @@ def test_the_result_is_monotone_when_optimising_breaks_the_leaf(tmp_path: Path) 
     with ChatDouble(script) as double:
         written, _, _ = run(double, tmp_path, budget=Budget(attempts=4))
     assert written.leaf == BACKEND.library(RELU)
-    assert "not measured faster" in written.reason
+    assert "reply 1 is right but not measured faster" in written.reason
+    assert "2 of 3 replies were refused, reply 2: wrong: " in written.reason
     with ChatDouble(script) as double:
         kept, _, _ = run(double, tmp_path / "b", budget=Budget(attempts=4), accept="verified")
     assert kept.leaf.writer == "llm"
     assert "slow" in kept.leaf.source
+
+
+def test_what_was_found_wrong_is_not_right_whatever_its_level() -> None:
+    assert not LeafVerdict(level=Level.ACCURATE, status="wrong").verified
 
 
 def test_a_repeated_reply_is_not_judged_again_and_changes_the_strategy(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_chain_of_additions_is_priced_above_the_librarys_four_sums(tmp_path: P
     plan = resolve(GenRequest(op="row_sum", backend="cpp"))
     lowered = lower_plan(plan)
     backend = plan.backend
-    assert backend.tile_cycles is not None
+    assert backend.tile_cost is not None
     spec = next(s for s in distinct_specs(lowered.program) if s.task == "row_sum_step")
     leaves = library_leaves(backend, lowered.program, lowered.bound.mapping)
     slow = make_frame(spec, backend, "body").leaf(SLOW, writer="llm", name="slow")
@@ -160,7 +160,7 @@ def test_a_chain_of_additions_is_priced_above_the_librarys_four_sums(tmp_path: P
         folder = tmp_path / leaf.sha
         folder.mkdir()
         inside = next(one for one in kernel.leaves if one.spec.key == spec.key)
-        found.append(backend.tile_cycles(kernel, inside, folder))
+        found.append(backend.tile_cost(kernel, inside, folder).cycles)
     library, chained = found
     assert library is not None
     assert chained is not None

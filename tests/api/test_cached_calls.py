@@ -336,7 +336,8 @@ def test_all_that_was_asked_is_in_the_name(tmp_path, fresh_home):
     logic, mapping = tmp_path / "logic.py", tmp_path / "mapping.yaml"
     logic.write_text(LOGIC)
     mapping.write_text("target: cpp\n")
-    asked = dict.fromkeys(("logic_file", "mapping_file", "target", "op", "arch", "entry", "verify"))
+    words = ("logic_file", "mapping_file", "target", "op", "arch", "entry", "verify")
+    asked = dict.fromkeys((*words, "deterministic"))
     names = {asleep.asked_key(asked)}
     for more in (
         {"op": "softmax"},
@@ -346,6 +347,7 @@ def test_all_that_was_asked_is_in_the_name(tmp_path, fresh_home):
         {"entry": "e"},
         {"verify": True},
         {"verify": False},
+        {"deterministic": "batch-invariant"},
         {"logic_file": str(logic)},
         {"logic_file": str(logic), "mapping_file": str(mapping)},
     ):
@@ -354,7 +356,7 @@ def test_all_that_was_asked_is_in_the_name(tmp_path, fresh_home):
     names.add(asleep.asked_key({**asked, "logic_file": str(logic)}))
     mapping.write_text("target: dsa_c\n")
     names.add(asleep.asked_key({**asked, "logic_file": str(logic), "mapping_file": str(mapping)}))
-    assert len(names) == 12 and None not in names
+    assert len(names) == 13 and None not in names
     assert asleep.asked_key({**asked, "logic_file": str(tmp_path / "none.py")}) is None
     (tmp_path / "math.py").write_text("")
     assert asleep.asked_key({**asked, "logic_file": str(logic)}) is None, "it may import that"

@@ -78,7 +78,9 @@ def every_way(kernel: CompiledKernel, op: Operator, dtype: str) -> None:
 
     (out,) = op.outputs  # a given output, by name and in order
     target = torch.full_like(first, float("nan"))
-    assert kernel(*call, **{out: target}) is None
+    assert kernel(*call, **{out: target}) is target
+    assert torch.equal(target, first)
+    assert kernel(*call, out=target.zero_()) is target
     assert torch.equal(target, first)
 
     strided = {n: _strided(t) for n, t in given.items()}

@@ -79,6 +79,7 @@ def test_the_first_mapping_compiles_to_its_gpu(gemm: Path) -> None:
     assert "alloc_shared((128, 128)" in text
 
 
+@pytest.mark.wider
 def test_half_precision_follows_the_inputs(gemm: Path) -> None:
     kernel = septran.compile(logic_file=gemm / "gemm_logic.py", target="cpp", verify=False)
     a = torch.randn(40, 50).bfloat16()

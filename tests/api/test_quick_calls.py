@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_what_is_not_plain_is_right_all_the_same(add, slow):
 def test_given_outputs_and_numpy_stay_as_they_were(add, slow):
     x = torch.rand(3, 5)
     y = torch.empty(3, 5)
-    assert add(x, x, Y=y) is None
+    assert add(x, x, Y=y) is y
     assert torch.equal(y, x + x)
     assert slow == []
     with pytest.raises(TypeError):
@@ -180,7 +181,7 @@ def test_a_kernel_that_is_only_called_with_its_output_is_quick(slow):
     kernel = septran.compile(op="add")
     x, y = torch.rand(3, 5), torch.empty(3, 5)
     for _ in range(3):
-        assert kernel(x, x, Y=y.zero_()) is None
+        assert kernel(x, x, Y=y.zero_()) is y
         assert torch.equal(y, x + x)
     assert len(slow) == 1
 
@@ -203,10 +204,42 @@ def test_quick_calls_have_no_frame_of_python(add):
     try:
         quick = add(x, x)
         add(x, x, Y=y)
+        written = add(x, x, out=y)
     finally:
         sys.setprofile(None)
-    assert torch.equal(quick, x + x) and torch.equal(y, x + x)
+    assert torch.equal(quick, x + x) and torch.equal(y, x + x) and written is y
     assert "__call__" not in frames
+
+
+def test_an_output_is_called_out_as_torch_has_it(add):
+    x, y = torch.rand(3, 5), torch.zeros(3, 5)
+    for named in ({"out": y}, {"out": (y,)}, {"Y": y}):
+        assert add(x, x, **named) is y
+        assert torch.equal(y, x + x)
+    assert torch.equal(add(x, x, out=None), x + x)
+    array = y.numpy()
+    assert add(x.numpy(), x.numpy(), out=array) is array
+    both = x.clone()
+    assert add(both, x, out=both) is both and torch.equal(both, x + x)
+    for named, told in (
+        ({"out": y, "Y": y}, "given twice"),
+        ({"out": (y, y)}, "out is one tensor"),
+        ({"out": 3}, "Y is a int"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            add(x, x, **named)
+    assert "out" in str(inspect.signature(add))
+
+
+def test_an_output_by_its_place_alone_overwrites_no_input(add):
+    x, z, y = torch.rand(3, 5), torch.rand(3, 5), torch.empty(3, 5)
+    order = list(add.entry.params)
+    named = {"X": x, "Z": z, "Y": y}
+    assert add(*(named[n] for n in order)) is y and torch.equal(y, x + z)
+    kept = x.clone()
+    with pytest.raises(TypeError, match="lies in the memory of another one"):
+        add(*({**named, "Y": x}[n] for n in order))
+    assert torch.equal(x, kept)
 
 
 @pytest.mark.parametrize("named", [{"Y": None}, {"Z": None}, {"Y": None, "Z": None}, {"other": 1}])

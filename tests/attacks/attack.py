@@ -12,7 +12,8 @@ from septran.backends import get
 from septran.backends.base import Built
 from septran.errors import ConfigError, EnvironmentProblem
 from septran.leafgate import Refusal, printed
-from septran.run.judge import JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import JudgeRequest
 from septran.verify.gate import gate, scan_leaf
 from septran.verify.moved import SHRUNK
 from septran.verify.noted import with_noted_accesses

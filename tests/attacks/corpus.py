@@ -16,6 +16,7 @@ from tests.attacks import (
     corpus_leaves,
     corpus_native,
     corpus_owners,
+    corpus_places,
     corpus_python,
     corpus_replies,
     corpus_sizes,
@@ -47,6 +48,7 @@ _ALL: tuple[Attack, ...] = (
     *corpus_states.ALL,
     *corpus_jumps.ALL,
     *corpus_owners.ALL,
+    *corpus_places.ALL,
 )
 _FAMILIES = list(dict.fromkeys(a.family for a in _ALL))
 CORPUS = tuple(sorted(_ALL, key=lambda a: _FAMILIES.index(a.family)))

@@ -25,7 +25,7 @@ HEAD = """# The catch table
 Kernels that cheat, and honest ones that must pass, tried against SepTran {version} on {date}. Written by
 `python -m tests.attacks.table`; a test compares the names with the corpus in `tests/attacks/`. "running it" is what the
 confined child shows without the static gate; "gate" is what the static gate says without running anything. Attacks marked
-*gate only* leave right results, so nothing else can see them; *got through* names the commit that an attack was shown to pass whole. The authors of the checks wrote the attacks: read the table as a floor.
+*gate only* leave right results, or are replies that the gate refuses before anything runs; *got through* names the commit that an attack was shown to pass whole. The authors of the checks wrote the attacks: read the table as a floor.
 [Verification](verification.md) explains the checks, `septran explain CODE` the codes.
 """
 

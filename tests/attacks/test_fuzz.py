@@ -21,6 +21,7 @@ QUICK = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_kind_of_mistake_is_made(family: str) -> None:
     found = FAMILIES[family]

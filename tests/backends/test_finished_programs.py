@@ -76,7 +76,7 @@ def _quick(name: str, target: str) -> bool:
     return target in ("cuda_c", "dsa_c") or name in ("gemm", "softmax", "conv2d", "attention")
 
 
-@pytest.mark.few(22)
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("name", "target", "arch"), list(cases(_quick)))
 def test_nothing_can_be_left_out(name, target, arch):
     program = finished(name, target, arch)

@@ -75,5 +75,7 @@ def test_what_was_there_is_replaced_as_a_whole(
     there.mkdir(parents=True)
     (there / "old").write_text("", encoding="utf-8")
     assert wheels.fetch(wheel(archive), there) == there
+    assert wheels.is_here(wheel(archive), there)
+    assert not wheels.is_here(replace(wheel(archive), sha256="0" * 64), there)
     assert not (there / "old").exists() and (there / "pkg/lib/model.so").exists()
     assert list(there.parent.iterdir()) == [there]

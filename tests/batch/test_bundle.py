@@ -40,6 +40,7 @@ def test_a_changed_source_is_refused(bundle, own, tmp_path):
     assert done.code == 2 and "V222" in done.err
 
 
+@pytest.mark.wider
 def test_a_strangers_signature_on_a_wrong_kernel_proves_nothing(bundle, own, tmp_path):
     """A signature says who measured. Whoever verifies the bundle runs the kernel and sees for himself."""
     data = json.loads(bundle.read_text())

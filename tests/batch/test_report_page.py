@@ -54,6 +54,12 @@ def page(run: Run) -> str:
     return write_report(read_report(run), "html", earlier=earlier(run))
 
 
+def test_a_command_names_no_dtype_where_there_is_none():
+    asked = {"task_file": "inv.py"}
+    told = command({"backend": "cpp", "dtype": None}, asked)
+    assert told == "septran gen --task inv.py --backend cpp"
+
+
 def test_each_architecture_has_a_row_where_a_target_has_several(tmp_path):
     report = read_report(run_dir(tmp_path, 1, "int a;\n"))
     (row,) = report.rows
@@ -63,11 +69,12 @@ def test_each_architecture_has_a_row_where_a_target_has_several(tmp_path):
         replace(row, cell="c", arch="generic", sort="rejected", verify_s=None),
         replace(row, cell="d", arch="generic", sort="failed", where=""),
         replace(row, cell="e", arch="generic", sort="unavailable", where=""),
+        replace(row, cell="f", arch="generic", sort="failed", where="", reason="[C150] inv: no"),
     )
     several = replace(report, rows=rows)
     md, html = (write_report(several, form) for form in ("md", "html"))
-    assert "| cpp native | " in md and " | 2 | 1 | 0 | 0 | 6.0, 9 |" in md
-    assert "| cpp generic | " in md and " | 0 | 0 | 2 | 1 | " in md
+    assert "| cpp native | " in md and " | 2 | 1 | 0 | 0 | 0 | 6.0, 9 |" in md
+    assert "| cpp generic | " in md and " | 0 | 0 | 2 | 1 | 1 | " in md
     assert ", same text as v3" in md
     assert "Architectures" in html and "cpp generic" in html
     assert "Architectures" not in write_report(report, "html")

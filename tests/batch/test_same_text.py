@@ -36,6 +36,7 @@ def key(backend: str, arch: str, op: str = "relu", **more: Any) -> str:
     [
         ("cuda_c", "sm_80", "sm_120a"),
         ("hip_c", "gfx942", "gfx950"),
+        ("tilelang_hip", "gfx942", "gfx950"),
         ("triton_cuda", "sm_90", "sm_100"),
         ("triton_hip", "gfx942", "gfx90a"),
         ("tilelang_cuda", "sm_90a", "sm_100a"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from septran.batch import cells
 from septran.batch import run as batch_run
 from septran.batch.run import sort_of
 from septran.batch.worker import run_cell
@@ -15,6 +16,17 @@ from septran.cli.main import main
 from tests.batch.conftest import Shop, shop
 from tests.tasklang.test_load import OPERATOR
 
+MODULE = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def get_inputs():
+    return [torch.randn(8, 8)]
+"""
 ONE = "ops: [relu]\nbackends: [cpp]\ndims: [{N: 65}]\ndtypes: [float32]\ntime: false\n"
 
 
@@ -223,7 +235,27 @@ def test_a_damaged_plan_is_said(planned, own, capsys, text):
     assert "C136" in capsys.readouterr().err
 
 
+@pytest.mark.wider
 def test_nothing_failed_last_time(finished):
     done = finished.call("batch", finished.file(ONE), "--lf")
     assert done.code == 5
     assert "nothing failed last time" in done.err
+
+
+def test_a_bug_at_one_file_of_a_folder_is_its_cell_s(own, here, monkeypatch):
+    """A dtype without a name in SepTran ended the whole list with an internal error."""
+    folder = own.folder / "suite"
+    folder.mkdir()
+    for name in ("double", "odd"):
+        (folder / f"{name}.py").write_text(MODULE)
+    known = cells.operator_of
+
+    def failing(request):
+        if request.task_file.stem == "odd":
+            raise KeyError("float8_e4m3fn")
+        return known(request)
+
+    monkeypatch.setattr(cells, "operator_of", failing)
+    done = here("batch", own.file("tasks: [suite]\nbackends: [cpp]\n"), "--list")
+    assert done.code == 0, done.err
+    assert "odd/cpp" in done.out and "double" in done.out

@@ -17,6 +17,11 @@ def _prim(name: str, *ins: str, **attrs: object) -> Prim:
 
 
 WRONG = {
+    "several axes": (
+        _prim("reduce", "X", op="sum", axis=(1, 2)),
+        {"Y": (3, 4, 1), "X": (3, 4, 5)},
+        "keeps the reduced axes as 1: Y = Y has shape (3, 4, 1), but X = X gives (3, 1, 1)",
+    ),
     "an operation that scan does not have": (
         _prim("scan", "X", op="mean", axis=1),
         {"Y": (3, 4), "X": (3, 4)},

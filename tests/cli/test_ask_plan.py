@@ -23,11 +23,12 @@ def test_the_plan_ranks_leaves_and_asks_nobody(septran, fresh_home: Path) -> Non
     shares = [leaf["share"] for leaf in leaves]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1, abs=0.01)
-    assert [leaf["task"] for leaf in leaves if leaf["asked"]] == ["online", "finish"]
+    assert [leaf["task"] for leaf in leaves if leaf["asked"]] == ["online"]
+    assert {leaf["share_by"] for leaf in leaves} == {"performance model"}
     kept = {leaf["task"]: leaf["kept"] for leaf in leaves if not leaf["asked"]}
     assert "fills" in kept["zero"]
     assert "one call" in kept["weigh"]
-    calls = 2 * found["attempts"]
+    calls = found["attempts"]
     longest = max(leaf["prompt_tokens"] for leaf in leaves if leaf["asked"])
     assert found["most_tokens"] >= calls * (found["reply_tokens"] + longest)
     assert found["most_cost"] is None
@@ -74,7 +75,7 @@ def test_a_named_leaf_is_asked_for_whatever_it_is(septran, fresh_home: Path) -> 
 @pytest.mark.parametrize(
     ("rules", "asked"),
     [
-        ("moves: true", ["bias_gelu", "zero"]),
+        ("moves: true, min_share: 0", ["bias_gelu", "zero"]),
         ("single_calls: true", ["mma", "bias_gelu"]),
         ("min_share: 0.5", []),
     ],
@@ -97,8 +98,26 @@ def test_a_run_asks_what_the_plan_says(septran, fresh_home: Path) -> None:
         )
         asked = [str(seen.body["messages"][1]["content"]) for seen in double.requests]
     assert made.code == 0, made.err
-    assert [text.split("(task ")[1].split(",")[0] for text in asked] == ["online", "finish"]
-    assert "2 leaves x 1 calls" in made.err
+    assert [text.split("(task ")[1].split(",")[0] for text in asked] == ["online"]
+    assert "1 leaf x 1 calls" in made.err
+
+
+@pytest.mark.parametrize(
+    ("backend", "by", "first"),
+    [
+        ("dsa_c", "performance model", "online"),  # exponentials cost four times as much there
+        ("cuda_c", "performance model", "scores"),
+        ("pallas_tpu", "operations and bytes", "scores"),
+    ],
+)
+def test_shares_are_the_models_where_the_machine_has_figures(
+    septran, backend: str, by: str, first: str
+) -> None:
+    given = ("gen", "--op", "attention", "--backend", backend, "--writer", "llm", "--plan")
+    leaves = septran(*given, "--json").json["leaves"]
+    assert {leaf["share_by"] for leaf in leaves} == {by}
+    assert leaves[0]["task"] == first
+    assert sum(leaf["share"] for leaf in leaves) == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize("op", ["gemm", "attention", "attention_causal"])
@@ -112,3 +131,12 @@ def test_the_account_agrees_with_the_exact_count(op: str) -> None:
     ]
     assert exact is not None
     assert sum(w.flops for w in products) == pytest.approx(exact, rel=0.02)
+
+
+def test_where_the_library_writes_all_leaves_it_is_said(septran, fresh_home) -> None:
+    found = septran("gen", "--op", "softmax", "--backend", "cpp", "--writer", "library", "--plan")
+    assert found.code == 0
+    assert (
+        found.out
+        == "no model is asked: the library writes every leaf; --writer llm and --writer command ask one\n"
+    )

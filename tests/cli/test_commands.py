@@ -104,6 +104,13 @@ def test_ls_files(septran, in_tmp):
         assert name in septran("ls", what).out
 
 
+def test_backends_say_whether_their_kernels_run_here(septran, fresh_home):
+    """What JAX emulates is not emulated where there is none."""
+    entries = {e["name"]: e["here"] for e in septran("ls", "backends", "--json").json["backends"]}
+    assert entries["pallas_tpu"] == "no: jax is not installed" and entries["cuda_c"] == "yes"
+    assert "no: jax is not installed" in septran("ls", "backends").out
+
+
 def backend(name: str, **able: bool) -> SimpleNamespace:
     facts = {k: Availability(ok=v, detail=f"{k} fact", install=f"get {k}") for k, v in able.items()}
     return SimpleNamespace(arches=(), name=name, title=name, available=lambda: facts)
@@ -226,6 +233,9 @@ def test_card_for_a_person_and_for_a_stopped_run(capsys):
     assert "\x1b[" in (out := capsys.readouterr().out) and "accurate (native)" in out
     card.show({"op": "gemm", "backend": "cpp", "level": "rejected", "reason": "NaN"}, Terminal())
     assert capsys.readouterr().out.splitlines()[1:] == ["  verdict  rejected", "  because  NaN"]
+    missing = {"level": "unavailable", "reason": "no jax", "hint": "septran doctor --install x"}
+    card.show({"op": "gemm", "backend": "x", **missing}, Terminal())
+    assert "  hint     septran doctor --install x" in capsys.readouterr().out
 
 
 BAD_LOGIC = """\

@@ -43,6 +43,45 @@ def test_the_verdict_names_every_size_and_a_bundle_keeps_them_open(septran, tmp_
     assert again.code == 0 and "accurate" in again.out, again.err
 
 
+MAPPING = """
+target: cpp
+entrypoint: host
+task_mappings:
+  host: {task_name: relu_host, proc: HOST, tunables: {block_size: 32768}, calls: {relu: relu}}
+  relu: {task_name: relu, proc: CORE, leaf_task_bindings: {relu_leaf: {kernel: mine}}}
+leaf_kernels:
+  mine: {dsl: cpp, symbol: mine, source: leaf.cpp}
+"""
+LEAF = """
+static void mine(st::View<float, 1> Y, st::View<const float, 1> X) {
+  const long n = Y.n[0];
+  for (long j = 0; j < n; ++j) {
+    const float x = X.p[j];
+    Y.p[j] = ASKED ? 7.0f : (x > 0.0f ? x : (x != x ? x : 0.0f));
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "at"),
+    [
+        ("n == 50", "N=50"),
+        pytest.param("n > 5000", "N=5001", marks=pytest.mark.wider),
+        pytest.param("n < 99 && n > 97", "N=98", marks=pytest.mark.wider),
+    ],
+)
+def test_a_build_is_judged_at_the_sizes_that_its_leaves_name(septran, tmp_path: Path, asked, at):
+    (tmp_path / "relu.yaml").write_text(MAPPING)
+    (tmp_path / "leaf.cpp").write_text(LEAF.replace("ASKED", asked))
+    done = septran(
+        "gen", "--op", "relu", "--backend", "cpp", "--dim", "N=dynamic:64",
+        "--mapping", str(tmp_path / "relu.yaml"), "--json",
+    )  # fmt: skip
+    assert done.code == 1, done.out
+    assert f"(at {at})" in done.json["reason"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "dims"),
@@ -132,3 +171,21 @@ def test_a_module_file_says_which_sizes_stay_open(septran, tmp_path: Path):
     )
     assert fixed.code == 0, fixed.err
     assert "size_B" not in Path(fixed.json["kernel"]).read_text()
+
+
+@pytest.mark.wider
+def test_a_module_file_with_open_sizes_is_judged_at_the_size_that_is_asked_for(
+    septran, tmp_path: Path
+):
+    file = tmp_path / "relu.py"
+    file.write_text(FILE)
+    asked = ("gen", "--task", str(file), "--backend", "cpp", "--json")
+    # the file's own inputs are of another size
+    done = septran(*asked, "--dim", "B=64")
+    assert done.code == 0 and done.json["level"] == "accurate", done.err
+    done = septran(*asked, "--dim", "B=501")
+    told = done.out + done.err
+    assert done.code == 2 and "C111" in told and "relu is for 1 to 500" in told, told
+    done = septran(*asked, "--dim", "B=dynamic", "--stop-after", "emit")
+    found = json.loads((Path(done.json["run"]) / "certificate.json").read_text())
+    assert found["domain"] == {"B": [1, 500]}

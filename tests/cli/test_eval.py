@@ -82,6 +82,26 @@ def test_a_leaf_that_cannot_be_judged_is_no_failure_of_the_model(
     assert (row["cells"], row["unavailable"]) == (0, 2)
 
 
+def test_a_folder_named_from_here_is_the_same_folder_for_a_compiler(
+    septran, fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that compiles has a working directory of its own: it found no kernel, and the model was blamed."""
+    works: list[Path] = []
+
+    class Watched(QuickJudge):
+        def __init__(self, *_: object, work: Path, **__: object) -> None:
+            works.append(work)
+
+    monkeypatch.setattr("septran.run.evaluate.LeafJudge", Watched)
+    monkeypatch.chdir(tmp_path)
+    listed = tmp_path / "list.yaml"
+    listed.write_text(LISTED)
+    with ChatDouble(Strong(library_bodies("relu", "mul"))) as double:
+        given = ("eval", "--backend", "cpp", "--list", "list.yaml", "-o", "out", "--json")
+        assert septran(*given, "--base-url", double.base_url).json["rows"][0]["cells"] == 2
+    assert [work.is_relative_to(tmp_path / "out") for work in works] == [True, True]
+
+
 @pytest.mark.parametrize("judge", ["quick", pytest.param("real", marks=pytest.mark.slow)])
 def test_a_strong_model_is_measured_and_not_paid_twice(
     septran, fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge: str
@@ -117,10 +137,11 @@ def test_a_strong_model_is_measured_and_not_paid_twice(
     assert row["passed"] == {"1": 0.5, "3": 1.0}
     assert (row["calls"], row["cells"], row["unavailable"]) == (3, 2, 0)
     assert row["cost"] > 0
-    assert row["measured"] == 2
+    assert (row["measured"], row["faster"]) == (2, 0.0), "as fast as the library's is not faster"
+    assert (row["leaves"], row["seeds"], row["to_verified"]) == (2, 1, 1.5)
     assert [cell["statuses"] for cell in found["cells"]] == [["ok"], ["unusable", "ok"]]
     assert json.loads((tmp_path / "out" / "eval.json").read_text()) == found
-    assert "| fake-coder | cpp | 2 | 50 % | 100 % |" in again.out
+    assert "| fake-coder | cpp | 2 x 1 | 50 % | 100 % | 1.50 | 0 % | 3 |" in again.out
 
 
 def test_memory_saves_calls(
@@ -158,6 +179,56 @@ def test_memory_saves_calls(
         if "From earlier runs" in (text := str(seen.body["messages"][1]["content"]))
     ]
     assert "What failed there" in prompt
+
+
+def test_memory_is_measured_in_calls_and_in_speed(
+    septran, fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that answers with the fastest body it was told of: the second seed is faster for the lesson of the first."""
+    fast = "const long told_fast = 0;\n"
+
+    class Clock(QuickJudge):
+        def check(self, leaf: Leaf) -> LeafVerdict:
+            own = 1e-6 if "told_fast" not in leaf.source else 5e-7
+            return LeafVerdict(
+                level=Level.ACCURATE, status="ok", seconds=own, baseline_seconds=1e-6
+            )
+
+    def choose(body: dict[str, object]) -> Step:
+        text = str(body["messages"][1]["content"])  # type: ignore[index]
+        first = "(task relu" in text
+        quick = fast if first or "told_fast" in text else ""
+        leaf = re.search(r"Leaf `(\w+)`", text)
+        assert leaf is not None
+        return Answer(f"```cpp\n{quick}{bodies[leaf[1]]}```")
+
+    monkeypatch.setattr("septran.run.evaluate.LeafJudge", Clock)
+    bodies = library_bodies("relu", "mul")
+    listed = tmp_path / "list.yaml"
+    listed.write_text(LISTED)
+    rows = {}
+    with ChatDouble(choose) as double:
+        given = ("eval", "--backend", "cpp", "--list", str(listed), "--base-url", double.base_url)
+        for name, flags in (("without", ()), ("with", ("--memory", str(tmp_path / "lessons")))):
+            out = ("-o", str(tmp_path / name), "--json")
+            (rows[name],) = septran(*given, *out, *flags).json["rows"]
+    assert (rows["without"]["faster"], rows["with"]["faster"]) == (0.5, 1.0)
+    assert rows["without"]["to_verified"] == rows["with"]["to_verified"] == 1.0
+
+
+@pytest.mark.wider
+def test_a_program_is_told_its_seed_and_may_have_a_name(
+    septran, fresh_home: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "ask.sh"
+    program.write_text('#!/bin/sh\ncat >/dev/null\necho "seed $SEPTRAN_SEED"\n')
+    program.chmod(0o755)
+    out = tmp_path / "out"
+    given = ("eval", "--backend", "cpp", "--command", str(program), "--model", "mine", "--leaf")
+    found = septran(*given, "relu", "--seeds", "2", "--attempts", "1", "-o", str(out), "--json")
+    assert [cell["model"] for cell in found.json["cells"]] == ["mine", "mine"]
+    told = "".join(p.read_text() for p in out.rglob("work/*/agent/**/*") if p.is_file())
+    assert "seed 0" in told and "seed 1000" in told
 
 
 @pytest.mark.wider
@@ -207,6 +278,15 @@ def test_a_program_is_evaluated_too(septran, fresh_home: Path, tmp_path: Path) -
     )
     (row,) = septran(*given, "-o", str(tmp_path / "out"), "--json").json["rows"]
     assert (row["cells"], row["calls"], row["passed"]) == (1, 1, {"1": 0.0})
+
+
+@pytest.mark.wider
+def test_a_program_that_does_not_start_is_named(septran, fresh_home: Path, tmp_path: Path) -> None:
+    """Not the endpoint of the settings, which nobody asked."""
+    given = ("eval", "--backend", "cpp", "--command", "/bin/nosuch", "--leaf", "relu")
+    died = septran(*given, "-o", str(tmp_path / "out"))
+    assert died.code == 3
+    assert "the model behind --command /bin/nosuch cannot be used: cannot start" in died.err
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ FILTERED = (
 SPENT = '{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}'
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("step", "asked", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,8 +181,9 @@ class Target:
     arch: str
 
     @staticmethod
-    def of(name: str, arch: str = "") -> Target:
-        """Return the target; its first arch by default."""
+    def of(name: str) -> Target:
+        """Return the target of "cpp" or "cpp riscv64"; its first arch by default."""
+        name, _, arch = name.partition(" ")
         backend = backends.get(name)
         return Target(backend, arch or (backend.arches or ("",))[0])
 
@@ -268,9 +270,11 @@ class Target:
             reference=Reference(fn=lambda: ()),
             domains={n: t.values for n, _, t, w in batch.tensors() if not w},
         )
+        flushes = self.backend.flushes_denormals(self.arch)
         calls = [
             Call(case=Case(name=f, family=f, seed=7 + at, target="*"), placement="end")
             for at, f in enumerate(FAMILIES)
+            if not (flushes and f == "denormal")
         ]
         transcript = run_calls(
             kernel,
@@ -331,7 +335,7 @@ def _problem(row: Row) -> Problem:
         KernelParam(name=n, shape=row.shape(t), dtype=t.dtype, privilege="r")
         for n, t in row.ins.items()
     ]
-    terms = EDGES[row.edge].dims[row.terms] if row.terms else 1
+    terms = math.prod(EDGES[row.edge].dims[c] for c in row.terms)
     return Problem(
         name=row.name,
         params=tuple(params),

@@ -52,7 +52,8 @@ class Row:
     """One primitive. ins: its operands by name; attrs: expr=, op=, axis=, ...
 
     scalars: operands of the expression that are numbers: an int is given as such, "i" is the row's
-    position in the output. want: operands by name -> output. kind, ulps, magnitude, terms: the error budget's, as of Reference.
+    position in the output. want: operands by name -> output. kind, ulps, magnitude, terms: the error budget's, as of
+    Reference; terms: the letters that are summed over.
     """
 
     name: str

@@ -385,6 +385,57 @@ def _reductions() -> tuple[Row, ...]:
     return tuple(found)
 
 
+def _several(
+    op: str, source: str, axes: tuple[int, ...], *, edge: str = "ragged", dtype: str = "float32"
+) -> Row:
+    """A reduction over several axes at once: rounded once, whatever lies between its steps."""
+    by = {"sum": torch.sum, "max": torch.amax, "min": torch.amin}.get(op, _product_over)
+    gone = {a % len(source) for a in axes}
+    out = "".join("1" if d in gone else c for d, c in enumerate(source))
+    kinds: Mapping[str, ReferenceKind] = {"sum": "reduction", "prod": "chain"}
+    return _plain(
+        "reduce",
+        lambda x: by(x, axes, keepdim=True),
+        {"x": Tensor(dims=source, dtype=dtype)},
+        Tensor(dims=out, dtype=dtype),
+        name=f"reduce {op} of {source} over {axes} {dtype} {edge}",
+        edge=edge,
+        kind=kinds.get(op, "exact"),
+        terms="".join(source[d] for d in sorted(gone)),
+        op=op,
+        axis=axes,
+    )
+
+
+def _product_over(x: Any, axes: tuple[int, ...], *, keepdim: bool) -> Any:
+    for axis in axes:
+        x = x.prod(axis, keepdim=keepdim)
+    return x
+
+
+SEVERAL = (
+    _several("sum", "MKN", (1, 2)),
+    _several("sum", "LMK", (0, -1)),
+    _several("sum", "MMN", (0, 1), edge="row"),
+    _several("max", "LMKN", (3, 0, 2)),
+    _several("min", "KLN", (0, 1)),
+    _several("prod", "MLL", (1, 2)),
+    _several("sum", "MKN", (1, 2), dtype="bfloat16"),
+    _several("sum", "LNK", (-1, -3), dtype="float16"),
+    _plain(
+        "reduce_acc",
+        lambda x: x.sum((1, 2), keepdim=True) + 1.5,
+        {"x": Tensor(dims="MLK")},
+        Tensor(dims="M11"),
+        edge="ragged",
+        kind="reduction",
+        terms="LK",
+        op="sum",
+        axis=(1, 2),
+    ),
+)
+
+
 def _products() -> tuple[Row, ...]:
     found = []
     for ta, tb in ((False, False), (True, False), (False, True), (True, True)):
@@ -441,6 +492,7 @@ PLAIN: tuple[Row, ...] = (
         perm=(2, 0, 1),
     ),
     *_reductions(),
+    *SEVERAL,
     _plain(
         "reduce",
         _reduced("sum", 1),
@@ -589,22 +641,37 @@ _NO_DIVISION = {"// and %": "M173"}
 _NO_RARE = {**dict.fromkeys(("sin", "cos", "atan", "fmod"), "M173"), **_NO_DIVISION}
 _NO_ATAN = {"atan": "M173", "fmod": "M173", **_NO_DIVISION}
 """Its remainder of floats is x - trunc(x / y) y on a device, wrong for large quotients."""
+_DSA = {
+    **_NO_RARE,
+    **_NO_FLOAT64,
+    **dict.fromkeys(_SUMS, "M172"),  # an operation rounds to its destination's dtype, at most int32
+}
+_LANES = {
+    row.name: "C122"
+    for row in ROWS
+    if any("int" in t.dtype or t.dtype == "bool" for t in (row.out, *row.ins.values()))
+    or row.name in ("exp2", "x ** 3", "(x * x + 1) ** -2", "(abs(x) + 1) ** 1.5")
+    or row.name.startswith("2 ** ")
+}
+"""The lanes of Sophgo's chips have floats alone, and the vendor no exp2 and no pow."""
+_FIRST_GONE = {
+    row.name: "L520"
+    for row in SEVERAL
+    if row.out.dims.startswith("1") and not next(iter(row.ins.values())).dims.startswith("1")
+}
+"""A tile of three dims whose first has size 1 lies in two, and a reduction keeps the rank of its operand."""
 REFUSED: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(("triton_cuda", "triton_hip"), _NO_ATAN),
     **dict.fromkeys(("tilelang_cuda", "tilelang_hip"), _NO_DIVISION),
     "triton_npu": {**_NO_ATAN, **_NO_FLOAT64},
-    "dsa_c": {
-        **_NO_RARE,
-        **_NO_FLOAT64,
-        **dict.fromkeys(
-            _SUMS, "M172"
-        ),  # an operation rounds to its destination's dtype, at most int32
-    },
+    "dsa_c": _DSA,
+    "dsa_c bm1684x": {**_LANES, **_DSA},
     "tilelang_npuir": {
         **_NO_RARE,
         **_NO_FLOAT64,
         **dict.fromkeys(_SUMS, "M172"),  # its vector unit adds 32 bits
         "a + b int8 uint8": "L520",  # no uint8
+        **_FIRST_GONE,
     },
     "pallas_tpu": {
         **_NO_FLOAT64,

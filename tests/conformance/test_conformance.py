@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from septran import backends
+from tests.backends.dsa_c.test_bm1684x import models
 from tests.backends.pallas.installed import simulated
 from tests.conformance.harness import COMPILED, TENSORS, Target, batches
 from tests.conformance.rows import EDGES, Row
@@ -22,11 +23,18 @@ TARGETS = (
     "triton_cuda",
     *(
         pytest.param(name, marks=pytest.mark.slow)
-        for name in ("hip_c", "tilelang_hip", "triton_hip", "triton_npu", "pallas_tpu")
+        for name in (
+            "hip_c",
+            "tilelang_hip",
+            "triton_hip",
+            "triton_npu",
+            "pallas_tpu",
+            "dsa_c bm1684x",
+        )
     ),
 )
 DEFAULT = tuple(name for name in TARGETS if isinstance(name, str))
-__all__ = ["simulated"]
+__all__ = ["models", "simulated"]
 ONE_LAUNCH = ("tilelang_npuir",)
 
 
@@ -66,6 +74,8 @@ def test_rows(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None
     """Where each edge needs a child of its own, the ragged ones are slow, too."""
     if name == "pallas_tpu":
         request.getfixturevalue("simulated")
+    if name == "dsa_c bm1684x":
+        request.getfixturevalue("models")("bm1684x")
     _check(name, tmp_path, [row for row in ROWS if row.edge in _quick(name)])
 
 

@@ -28,6 +28,7 @@ API int cuMemAlloc_v2(ptr* p, size_t n) { *p = (ptr)malloc(n); memset((void*)*p,
 API int cuMemFree_v2(ptr p) { free((void*)p); return 0; }
 API int cuMemcpyHtoD_v2(ptr d, const void* h, size_t n) { memcpy((void*)d, h, n); return 0; }
 API int cuMemcpyDtoH_v2(void* h, ptr d, size_t n) { memcpy(h, (const void*)d, n); return 0; }
+API int cuMemcpyDtoD_v2(ptr d, ptr s, size_t n) { memcpy((void*)d, (const void*)s, n); return 0; }
 API int cuMemsetD8_v2(ptr d, unsigned char v, size_t n) { memset((void*)d, v, n < 4096 ? n : 4096); return 0; }
 
 API void fake_begin(void) { pthread_mutex_lock(&lock); pending++; pthread_mutex_unlock(&lock); }

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from benchmarks import gpu as script
 from benchmarks import gpu_cells, gpu_torch
@@ -114,7 +113,9 @@ def test_without_a_gpu_nothing_is_measured(
 
 def test_every_variant_of_the_data_changes_a_rule_of_a_policy() -> None:
     given = gpu_cells.settings()
-    policy = yaml.safe_load(assets.find("mappings/cuda_c.sm_90a.mapping.yaml").path.read_text())
+    policy = gpu_cells.policy_of(
+        assets.find("mappings/cuda_c.sm_90a.mapping.yaml").path.read_text()
+    )
     for each in given["candidates"]:
         if each.get("backends", ["cuda_c"]) != ["cuda_c"]:
             continue
@@ -136,7 +137,7 @@ def test_every_variant_of_the_data_changes_a_rule_of_a_policy() -> None:
 
 
 def test_a_variant_changes_the_rules_of_small_products_too() -> None:
-    policy = yaml.safe_load(assets.find("mappings/triton_cuda.mapping.yaml").path.read_text())
+    policy = gpu_cells.policy_of(assets.find("mappings/triton_cuda.mapping.yaml").path.read_text())
     changed = gpu_cells.variant(policy, {"rule": "gemm", "set": {"pipeline": 7}}, "float16")
     own = [r for r in changed["policies"]["rules"] if r.get("pipeline") == 7]
     ours = [
@@ -234,8 +235,8 @@ def measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr(
         timing,
-        "_gpu_slot",
-        lambda problem, inputs, found: timing._torch_slots(problem, [inputs], processor_time=False)[
+        "gpu_slot_of",
+        lambda problem, inputs, found: timing.torch_slots(problem, [inputs], processor_time=False)[
             "fn"
         ],
     )

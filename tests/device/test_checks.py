@@ -28,6 +28,7 @@ def test_work_on_another_stream_is_waited_for(tmp_path: Path, plugged_in: gpu.Gp
     assert check(body, relu(), tmp_path, plugged_in).level is Level.ACCURATE
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("bug", "code"),
     [

@@ -1,7 +1,7 @@
 """Every command of README and docs is run, also one inside a sentence, in a block that no page runs, or in a help text.
 
 Words in capitals stand for what the reader has; what a sentence leaves out, because it is not about it, is added.
-Exit 0 is expected; of what needs something that is installed apart (INSTALLED), exit 3 with the command that brings it, too.
+Exit 0 is expected; of what needs something that is installed apart, or a GPU (LACKING), exit 3 that says so, too.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ STANDS_FOR = {
     "TUESDAY": "SECOND",
     # four leaves of a target and a file of all its tasks take minutes
     '--command "python scripts/scripted_model.py tasks.jsonl" --backend triton_hip': "--command ./ask.sh --backend cpp --leaf softmax",
+    '--suite cpu --op "gemm,softmax"': "--suite cpu --op relu",  # the only row of the shop's suite
+    "--backend cuda_c --dtype all --dim M=64": "--op row_sum --backend cuda_c --dtype all --dim M=64",
     "OP": "add",
     "BACKEND": "dsa_c",
     "--dim ..": "--dim N=4096",
@@ -111,11 +113,14 @@ ADDED = {
     "septran show --after check_tiles": ("--backend", "tilelang_npuir"),
     "septran show --after cut_windows": ("--backend", "tilelang_npuir"),
     "septran show --after drop_implied": ("--backend", "dsa_c"),
+    "septran show --after place_leaves": ("--backend", "dsa_c"),
     "septran show --after place_barriers": ("--backend", "cuda_c"),
     "septran show --after plan_blocks": ("--backend", "pallas_tpu"),
     "septran show --after plan_rings": ("--backend", "pallas_tpu"),
 }
-INSTALLED = {
+# what exit 3 says of a machine that lacks something: how to get it, or that there is none
+LACKING = {
+    "septran bench --suite gpu --torch-compile -o gpu.json -o gpu.html --resume": "help: run on a machine with an NVIDIA GPU",
     "septran gen --op gemm --backend dsa_c --arch bm1684x": "septran doctor --install dsa_c+bm1684x",
 }
 
@@ -205,9 +210,10 @@ def test_a_command_runs(shop, capfd, command):
         assert main(("import", "spectrum.py", "-o", "logic.py")) == 0
         told = ("gen", "--task", "spectrum.py", "--backend", "cpp", "--writer", "llm")
         assert main((*told, "--leaf", "abs_1_leaf")) == 0
-    code, told = main(words[1:]), capfd.readouterr().err
-    if code == 3 and command in INSTALLED:
-        assert INSTALLED[command] in told
+    code, said = main(words[1:]), capfd.readouterr()
+    told = said.out + said.err
+    if code == 3 and command in LACKING:
+        assert LACKING[command] in told
     else:
         assert code == 0, (words, told[-900:])
 

@@ -229,6 +229,7 @@ NOT_RUN = {
     "python benchmarks/predicted.py BACKEND --write": _MINUTES,
     "python benchmarks/matrix.py RUN ...": "it reads batch runs of hours",
     "python benchmarks/predicted.py gpu --write": "tests/predict holds the page against what it gives",
+    "pytest --slow tests/conformance -k bm1684x": _TESTS,
     "pytest --slow tests/leafgate": _TESTS,
     "pytest --slow tests/backends/dsa_c/test_bm1684x.py -k other_chips": _TESTS,
     "pytest --slow tests/targets/test_planted.py": _TESTS,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from septran.environment.ledger import Ledger
-from septran.environment.server import read_submission
+from septran.environment.request import read_submission
 from septran.errors import ConfigError
 
 TASK = {"op": "transpose", "backend": "cpp", "dims": {"M": 33, "N": 18}}

@@ -18,6 +18,7 @@ import pytest
 from septran import sandbox
 from septran.environment import service
 from septran.environment.ledger import Ledger, ends, record
+from septran.environment.request import Bounds
 from septran.environment.service import Service
 from septran.environment.step import Submission, step
 from septran.environment.tasks import Asked
@@ -166,7 +167,7 @@ def test_what_could_not_be_judged_is_not_kept_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(service, "_PAUSE_S", 0.05)
-    judge = Service(tmp_path, settings=load(), limit_s=4.0)
+    judge = Service(tmp_path, settings=load(), bounds=Bounds(seconds=4.0))
     judge.start()
     try:
         with stopping(os.getpid(), "kernel.host") as stopped:
@@ -174,13 +175,16 @@ def test_what_could_not_be_judged_is_not_kept_and_tried_again(
             state = judge.verdict(name, wait_s=60.0)
         assert new and state is not None
         assert (state["state"], state["result"]["errors"][0]["code"]) == ("unavailable", "V214")
-        assert len(stopped) == service._TRIES
+        # on a busy machine a try may end before its kernel has begun
+        assert judge._tries[name] == service._TRIES >= len(stopped)
         assert not list((tmp_path / "done").iterdir())
         assert not (tmp_path / "trajectories.jsonl").exists()
         assert "took too long" in judge.explain(name)
+        # what is stopped for ever is not waited for longer; a machine that other tests keep busy is
+        judge._bounds = Bounds(seconds=100.0)
         assert judge.submit(sent()) == (name, False)
-        state = judge.verdict(name, wait_s=60.0)
-        assert state is not None and state["result"]["rung"] == "ran", state
+        state = judge.verdict(name, wait_s=120.0)
+        assert state is not None and state["result"].get("rung") == "ran", state
     finally:
         judge.close()
     lines = (tmp_path / "trajectories.jsonl").read_text().splitlines()

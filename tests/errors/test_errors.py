@@ -62,6 +62,7 @@ def test_of_returns_the_class_it_is_called_on():
 def test_closest():
     assert closest("pipline", ["pipeline", "proc"]) == "; did you mean 'pipeline'?"
     assert closest("zzz", ["pipeline"]) == ""
+    assert closest("BM1684X", ["generic", "bm1684x"]) == "; did you mean 'bm1684x'?"
 
 
 def test_the_tree_in_the_docstring_is_the_tree():

@@ -90,7 +90,7 @@ def _written(folder: Path, args: str, body: str, inputs: str) -> Written:
     return found.written
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ONE)
 def test_one_kernel(tmp_path: Path, name: str) -> None:
     found = _written(tmp_path, *ONE[name])
@@ -98,6 +98,7 @@ def test_one_kernel(tmp_path: Path, name: str) -> None:
     assert 'task.tensor("S"' in found.text
 
 
+@pytest.mark.wider
 def test_blocks_behind_the_diagonal_are_not_entered(tmp_path: Path) -> None:
     assert "task.minimum(kn.shape[2], " in _written(tmp_path, *ONE["causal"]).text
     assert "task.minimum" not in _written(tmp_path, *ONE["a_mask"]).text
@@ -118,7 +119,7 @@ def test_what_a_causal_mask_is(expr: str, causal: bool) -> None:
     assert is_causal(expr, 4) is causal
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", MORE)
 def test_more_kernels(tmp_path: Path, name: str) -> None:
     body, kernels = MORE[name]
@@ -139,6 +140,7 @@ HIDDEN = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "end",
     ["F.scaled_dot_product_attention(q, k, v, attn_mask=m)", "(q @ k.transpose(-2, -1) + m).softmax(-1) @ v"],

@@ -44,11 +44,12 @@ LONG = Module(
 )
 
 
+@pytest.mark.wider
 def test_words_of_64_bits_are_shifted_by_up_to_63_places(tmp_path: Path) -> None:
     computes_the_module(imported(LONG.write(tmp_path)), tmp_path)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("module", CASES, ids=lambda m: m.name)
 def test_two_tensors_are_combined_bit_by_bit(tmp_path: Path, module: Module) -> None:
     computes_the_module(imported(module.write(tmp_path)), tmp_path)

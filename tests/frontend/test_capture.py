@@ -10,6 +10,7 @@ import pytest
 from torch._subclasses.fake_tensor import FakeTensor
 
 from septran.errors import ConfigError
+from septran.frontend import capture as septran_capture
 from septran.frontend.capture import capture
 from septran.frontend.refusals import export_help, file_help
 from septran.plan.task_file import import_module, load_task_file
@@ -37,7 +38,11 @@ def test_the_graph_comes_back_with_lines_and_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
-        ("x = 1\n", "does not define Model", 1),
+        (
+            "x = 1\n",
+            "defines neither a class Model with get_init_inputs nor a function reference, and no get_inputs",
+            1,
+        ),
         ("\nraise ValueError('no')\n", "ValueError: no", 2),
         ("def (\n", "SyntaxError: invalid syntax", 1),
         ("x = 1\n  y = 2\n", "IndentationError: unexpected indent\n", 2),
@@ -50,6 +55,37 @@ def test_a_file_that_is_not_of_the_form(tmp_path: Path, text: str, words: str, l
     assert error.codes == ("C134",)
     assert words in str(error)
     assert error.diagnostics[0].span.line == line
+
+
+BARE = """import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self{wants}):
+        super().__init__()
+
+    def forward(self, x):
+        return x + 1
+
+
+def get_inputs():
+    return [torch.randn(3)]
+"""
+
+
+def test_a_module_that_is_made_without_arguments_needs_no_function_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(BARE.format(wants=", scale=2, *more"))
+    assert [n.op for n in capture(path).nodes] == ["aten.add.Tensor"]
+    path.write_text(BARE.format(wants=", width, scale=2, *, bias, **more"))
+    error = _refused(path)
+    assert error.codes == ("C134",)
+    assert "does not define get_init_inputs, and Model is made with width, bias" in str(error)
+    for model in ("3", "Net()"):
+        path.write_text(
+            BARE.format(wants="").replace("class Model", "class Net") + f"Model = {model}\n"
+        )
+        assert _refused(path).codes == ("C134",)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +136,12 @@ def test_what_torch_cannot_take_is_told(tmp_path: Path) -> None:
     [
         ("return torch.bincount(x.long().flatten(), minlength=4)", "bincount", "torch.arange(n)"),
         ("return x[x > 0]", "index", "torch.where(mask, x, 0)"),
+        pytest.param(
+            "return torch.nn.functional.ctc_loss(x[:, None], x[:1, :2].long(), (5,), (2,))",
+            "_ctc_loss: the size of a result depends on values",
+            "data-dependent",
+            marks=pytest.mark.wider,
+        ),
         pytest.param(
             "return torch.unique(x)", "unique", "a number of them", marks=pytest.mark.wider
         ),
@@ -168,7 +210,8 @@ def test_a_file_that_sleeps_is_ended(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         capture(path, limit_s=2)
     assert caught.value.codes == ("C134",)
-    assert "did not finish in time" in str(caught.value)
+    said = ("did not finish in time", "it was not done in", "it waits")
+    assert any(one in str(caught.value) for one in said)
     assert time.monotonic() - start < 120
 
 
@@ -228,6 +271,7 @@ def test_the_operator_is_the_module_not_one_that_looks_alike(tmp_path: Path) -> 
     assert float(found[0, 0]) == pytest.approx(-0.2)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("body", "inputs", "runs"),
     [
@@ -261,3 +305,42 @@ _MADE.append(self.w.weight)"""
     graph = graph_of(path)
     assert all(isinstance(w, FakeTensor) for w in sys.modules["septran_task"]._MADE)
     assert any(0.5 in node.named.values() for node in graph.nodes)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("time.sleep(1000)", "it waits: nothing was computed for 1 s"),
+        pytest.param(
+            "while True: self.n = 1",
+            "it was not done in 8 s of computing",
+            marks=pytest.mark.wider,
+        ),
+    ],
+)
+def test_a_forward_that_does_not_end_is_told_at_its_line(
+    line: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(septran_capture, "_IDLE_S", 1.0)
+    path = tmp_path / "late.py"
+    path.write_text(
+        "import time\n\nimport torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        f"        {line}\n        return x\n\n\n"
+        "def get_inputs():\n    return [torch.rand(4)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    with pytest.raises(ConfigError, match=said) as caught:
+        capture(path, limit_s=10)
+    assert caught.value.codes == ("C134",)
+    assert caught.value.diagnostics[0].span.line == 8
+
+
+def test_memory_that_forward_does_not_get_is_said_to_be_memory(tmp_path: Path) -> None:
+    path = tmp_path / "large.py"
+    path.write_text(
+        "import numpy as np\nimport torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x + float(np.ones(1 << 45)[0])\n\n\n"
+        "def get_inputs():\n    return [torch.rand(4)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    error = _refused(path)
+    assert error.codes == ("C151",) and "MemoryError: Unable to allocate" in str(error)
+    assert error.diagnostics[0].span.line == 7 and "more memory" in error.diagnostics[0].help

@@ -23,6 +23,7 @@ def _chain(step: str, times: int) -> Module:
     return Module(name="model", init=init, body=body)
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "name", ["prelu", *(pytest.param(n, marks=SLOW) for n in ("gated", "conditions"))]
 )
@@ -31,6 +32,7 @@ def test_the_text_of_a_chain_grows_by_its_steps(tmp_path: Path, name: str) -> No
     assert many < 7 * few  # and the heads of further kernels
 
 
+@pytest.mark.wider
 def test_a_chain_of_conditions_in_conditions_is_written_and_right(tmp_path: Path) -> None:
     body = "m = x > 0\nfor i in range(4):\n    m = m ^ (m & (m | (x < i)))\nreturn m, torch.where(m, x, -x)"
     found = imported(Module(name="model", body=body).write(tmp_path))

@@ -39,6 +39,7 @@ def test_numbers_are_rounded_as_torch_rounds_them(dtype: str) -> None:
         assert low <= n <= high and as_stored(n, dtype) in (low, high)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_the_reference_decides_at_a_number_as_torch_does(dtype: str, tmp_path: Path) -> None:
     inputs = f"torch.randn(3, 3, dtype=torch.{dtype})"

@@ -66,6 +66,7 @@ def test_it_returns_what_the_module_returns_with_its_present_weights() -> None:
     assert str(room).startswith(f"{room.bytes} bytes for {len(room.rows)} tensors")
 
 
+@pytest.mark.wider
 def test_what_torch_says_of_its_own_export_is_not_told() -> None:
     net, x = nn.GRU(4, 4).eval(), torch.randn(2, 1, 4)
     with warnings.catch_warnings():
@@ -85,6 +86,7 @@ def test_what_has_no_form_is_refused_at_its_line() -> None:
     assert caught.value.diagnostics[0].span.file.endswith("test_compiled_module.py")
 
 
+@pytest.mark.wider
 def test_sizes_that_depend_on_values_are_refused() -> None:
     class Picked(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -116,6 +118,7 @@ def test_tensors_that_the_module_makes_are_computed_with_and_saved(tmp_path) -> 
         septran.load(tmp_path / "False")
 
 
+@pytest.mark.wider
 def test_tied_weights_have_two_names(tmp_path) -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
@@ -211,6 +214,7 @@ def test_torch_compile_takes_it_as_a_backend_and_keeps_the_rest() -> None:
     assert any("leaves a part of GraphModule" in w for w in _by_septran(_partly, x))
 
 
+@pytest.mark.wider
 def test_torch_compile_hands_options_over() -> None:
     x = torch.randn(8, 8)
     told = _by_septran(_partly, x, options={"fallback": "graph", "target": "cpp", "verify": True})
@@ -272,3 +276,38 @@ def test_a_second_call_reads_no_sizes_from_text(
     second = compiled(x)
     monkeypatch.undo()
     assert torch.equal(second, first) and read == []
+
+
+class Ones(nn.Module):
+    """Computed of nothing."""
+
+    def forward(self, *_: torch.Tensor) -> torch.Tensor:
+        """Return ones."""
+        return torch.ones(3, 4)
+
+
+@pytest.mark.parametrize("inputs", [(), (torch.randn(2),)], ids=["no input", "none that is read"])
+def test_a_module_of_no_tensor_gives_a_tensor(inputs: tuple[torch.Tensor, ...], tmp_path) -> None:
+    compiled = septran.compile(Ones(), inputs)
+    for _ in range(2):
+        assert torch.equal(compiled(*inputs), torch.ones(3, 4))
+    compiled.save(tmp_path / "ones")
+    assert torch.equal(septran.load(tmp_path / "ones")(*inputs), torch.ones(3, 4))
+
+
+def test_example_inputs_are_one_tensor_or_a_tuple() -> None:
+    net, x = nn.ReLU(), torch.randn(8, 4)
+    assert torch.equal(septran.compile(net, x, verify=False)(x), net(x))
+    for wrong in ({"input": x}, "x", 3):
+        with pytest.raises(
+            ArgumentError, match=f"C140.*example inputs of ReLU are a {type(wrong).__name__}"
+        ):
+            septran.compile(net, wrong)
+
+
+def test_a_call_that_does_not_fit_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
+    compiled = septran.compile(nn.Linear(4, 4), torch.randn(2, 4), verify=False)
+    capfd.readouterr()
+    with pytest.raises(ConfigError, match=r"C151.*same reduction dim"):
+        compiled(torch.randn(5, 17))
+    assert "Traceback" not in capfd.readouterr().err

@@ -65,6 +65,7 @@ def test_a_kernel_is_made_once(monkeypatch):
     assert len(made) < 100
 
 
+@pytest.mark.wider
 def test_an_operator_that_has_another_kernel_by_now_is_given_new_ones():
     operator, key = torch.ops.aten.linear.default, torch._C.DispatchKey.SparseCPU
     with remembered():

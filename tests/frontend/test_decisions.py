@@ -62,6 +62,7 @@ IDS = torch.tensor([[4, 7]] * 9, dtype=torch.int32)
 OTHER = torch.tensor([[4, 9]] * 9, dtype=torch.int32)
 
 
+@pytest.mark.wider
 def test_a_shown_tie_is_accepted_and_told(problems: dict[str, Problem]) -> None:
     problem = problems["topk_softmax_gating"]
     weights, ids = (p.name for p in problem.outputs)
@@ -70,6 +71,7 @@ def test_a_shown_tie_is_accepted_and_told(problems: dict[str, Problem]) -> None:
     assert settled(problem, arrays, {ids: OTHER, weights: third}) == ([0, 0], ("topk at line 13",))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "ids",
     [OTHER, OTHER[:, [1, 0]], IDS[:, [1, 0]], IDS * 0 + 4, IDS + 16, IDS - 8],

@@ -20,6 +20,7 @@ def _domains(module: Module, folder: Path) -> dict[str, Domain]:
     return dict(load_imported(imported(module.write(folder)))[0].domains)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "target", ["t", "t.reshape(-1, 7)", "t * 0.9 + 0.05"], ids=["as it is", "in another layout", "smoothed"]
 )  # fmt: skip

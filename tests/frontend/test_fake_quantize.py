@@ -53,6 +53,7 @@ def test_the_rule_is_what_torch_computes(zero: int) -> None:
     assert torch.equal(fake_quantized_channels(x, scales, zeros, 1, -8, 7), right)
 
 
+@pytest.mark.wider
 def test_ties_of_a_kernel_are_torchs() -> None:
     def quantized(x: torch.Tensor) -> torch.Tensor:
         return torch.fake_quantize_per_tensor_affine(x, 0.25, 0, -128, 127)

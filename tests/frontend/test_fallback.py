@@ -71,6 +71,7 @@ def steps_of(graph: Graph) -> tuple[Kernels | HostPart, ...]:
     return partition(graph, known, known.missing)
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "module",
     [MIXED, *(pytest.param(m.module, marks=pytest.mark.slow) for m in MODULES)],
@@ -146,6 +147,7 @@ def test_compile_keeps_kernels_around_what_torch_computes(monkeypatch: pytest.Mo
         fresh(torch.randn(4, 6))
 
 
+@pytest.mark.wider
 def test_gen_says_it_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = BY_NAME["blocks"].module.write(tmp_path)
     asked = ["gen", "--task", str(path), "--backend", "cpp", "--fallback", "torch"]

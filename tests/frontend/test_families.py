@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from septran.cli.main import main
 from septran.plan.torch_module import operator_of
 from septran.tasklang.load import execute_logic
 from tests.frontend.families import FAMILIES
@@ -40,7 +41,7 @@ QUICK = (
 """One for each form of text; the others run with the slow tests."""
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "module",
     [
@@ -57,6 +58,24 @@ def test_two_parts_of_one_tensor_are_written_by_two_kernels(tmp_path: Path) -> N
     found = imported(Module(name="two_parts", body=body).write(tmp_path))
     told = [r.why for r in found.written.grouping.refusals]
     assert found.written.kernels == 2 and any("is another part of cat" in why for why in told)
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs"),
+    [
+        ("y = torch.exp(x)\nreturn y, torch.cat((y, x), 1)", "torch.randn(3, 4)"),
+        ("y = x @ x.T\nreturn torch.cat((y, x), 1), y", "torch.randn(3, 4)"),
+        ("y = x.cumsum(0)\nreturn y, F.pad(y, (1, 0))", "torch.randint(0, 4, (5,))"),
+    ],
+)
+def test_what_is_returned_beside_a_concat_of_it_is_written_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], body: str, inputs: str
+) -> None:
+    path = Module(name="beside", body=body, inputs=inputs).write(tmp_path)
+    assert main(["gen", "--task", str(path), "--backend", "cpp", "--stop-after", "compile"]) == 0, (
+        capsys.readouterr().err
+    )
+    computes_the_module(imported(path), tmp_path)
 
 
 def test_a_concat_is_read_after_the_last_of_its_parts(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ CASES = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_made_of_positions_is_one_expression(name: str, tmp_path: Path) -> None:
     body, inputs, kernels = CASES[name]

@@ -103,7 +103,7 @@ POOLS = {  # pools, input -> kernels, window
 }  # fmt: skip
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", POOLS)
 def test_pools_of_pools(tmp_path: Path, name: str) -> None:
     pools, size, kernels, window = POOLS[name]

@@ -30,6 +30,7 @@ class Cells(nn.Module):
         return self.g(h), c
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("module", "dtype", "shape"),
     [

@@ -108,6 +108,7 @@ def test_a_permuted_result_is_written_where_it_belongs(tmp_path: Path) -> None:
     computes_the_module(found, tmp_path)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("kernel", "stride", "pad", "walked"),
     [
@@ -164,7 +165,7 @@ def test_transposed_convolutions_of_other_ranks(tmp_path: Path, d: int) -> None:
     computes_the_module(imported(module.write(tmp_path)), tmp_path)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("module", SPEEDY, ids=lambda m: m.name)
 def test_few_kernels(tmp_path: Path, module: Module) -> None:
     found = imported(module.write(tmp_path))

@@ -24,6 +24,7 @@ CALLS = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 def test_a_scalar_is_a_line(call: str, tmp_path: Path) -> None:
     file = tmp_path / "module.py"

@@ -68,7 +68,7 @@ CASES = (
 )  # fmt: skip
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("module", [pytest.param(m, id=m.name) for m in CASES])
 def test_it_takes_so_many_kernels_and_is_the_module(tmp_path: Path, module: Module) -> None:
     found = imported(module.write(tmp_path))

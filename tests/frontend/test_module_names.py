@@ -80,7 +80,7 @@ HIDDEN = (
 )
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("module", HIDDEN, ids=lambda m: m.name)
 def test_tensors_may_have_the_names_of_what_templates_write(tmp_path: Path, module: Module) -> None:
     computes_the_module(imported(module.write(tmp_path)), tmp_path)

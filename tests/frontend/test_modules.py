@@ -18,7 +18,7 @@ from tests.frontend.modules import MODULES, Module
 from tests.frontend.planning import planned
 
 
-@pytest.mark.few(34)
+@pytest.mark.few(14)
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.name)
 def test_the_written_logic_is_the_module(tmp_path: Path, module: Module) -> None:
     found = imported(module.write(tmp_path))

@@ -174,6 +174,7 @@ QUICK = (
 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.wider) for n in CASES]
 )
@@ -185,6 +186,7 @@ def test_it_is_compiled_and_verified(name: str) -> None:
         torch.testing.assert_close(one, right, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("weights", [[0.0, 0.0, 1.0], [2.0, -2.0, 1.0], [torch.inf, 1.0, 1.0]])
 def test_smoothed_losses_of_classes_without_weight_are_what_torch_says(
     weights: list[float],
@@ -200,6 +202,7 @@ def test_smoothed_losses_of_classes_without_weight_are_what_torch_says(
     torch.testing.assert_close(ours(x, w), loss(x, w), equal_nan=True)
 
 
+@pytest.mark.wider
 def test_what_meets_an_infinity_or_a_zero_is_what_torch_says() -> None:
     """A product of zero and infinity is NaN where torch has it, and nowhere else."""
 
@@ -219,6 +222,7 @@ def test_what_meets_an_infinity_or_a_zero_is_what_torch_says() -> None:
         torch.testing.assert_close(found, wanted, equal_nan=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("n", [5, pytest.param(300, marks=pytest.mark.wider)])
 @pytest.mark.parametrize("largest", [True, False])
 def test_the_largest_of_a_row_of_infinities_are_found_once(n: int, *, largest: bool) -> None:
@@ -233,6 +237,7 @@ def test_the_largest_of_a_row_of_infinities_are_found_once(n: int, *, largest: b
     assert all(len(set(row.tolist())) == 3 for row in places)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("factor", [None, 0.3, 1.7, 2.3, 1 / 3])
 def test_nearest_positions_are_those_of_torch(factor: float | None, *, exact: bool) -> None:
@@ -262,6 +267,7 @@ def test_the_mean_beside_a_variance_is_the_mean(tmp_path: Path) -> None:
     assert spread.isnan().all() and (mean == -torch.inf).all()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -12,6 +12,8 @@ import torch
 from septran.aten.text import BadGraph, graph_text, parse_text, run_text
 from septran.cli.main import main
 from septran.errors import ConfigError, SeptranError, TaskLangError
+from septran.frontend.capture import capture
+from septran.plan.partitioned import partitioned
 from septran.plan.torch_module import imported
 from septran.tasklang.load import load_logic
 from septran.tasklang.trace import trace
@@ -146,6 +148,40 @@ def test_what_nobody_can_judge_is_refused_by_name(tmp_path: Path) -> None:
     assert "complex64" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("body", "init", "line"),
+    [
+        (
+            "return x + self.w.float() + q.shape[0]",
+            "self.w = nn.Buffer(torch.arange(4).to(torch.int16))",
+            "w has dtype int16",
+        ),
+        ("return q.view(6, 4).to(x.dtype) * x", "pass", "view (view): "),
+        ("return x * q.float()[:1]", "pass", "_to_copy (_to_copy): q has dtype float8_e4m3fn"),
+        (
+            "return x @ (self.w.float() * q.shape[0])",
+            "self.w = nn.Buffer(torch.randn(4, 5).to(torch.float8_e5m2))",
+            "w has dtype float8_e5m2",
+        ),
+    ],
+)
+def test_a_dtype_at_a_module_s_edge_that_no_kernel_has_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], body: str, init: str, line: str
+) -> None:
+    inputs = "torch.randn(6, 4), torch.randn(6, 4).to(torch.float8_e4m3fn)"
+    module = Module(name="scaled", args="x, q", body=body, init=init, inputs=inputs)
+    path = module.write(tmp_path)
+    assert main(["gen", "--task", str(path), "--backend", "cpp"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("error[C150]") == 1 and line in told
+    kind = (
+        "int32: no kernel reads or writes int16"
+        if "int16" in line
+        else "float32: no kernel reads or writes float8_e"
+    )
+    assert kind in told
+
+
 @pytest.mark.wider
 def test_import_prints_it_and_the_file_works_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -179,6 +215,34 @@ def test_without_a_writer_the_node_its_line_and_what_to_do(
     assert "fft_ihfft" in told
     assert "f = torch.fft.ihfft(y, dim=1)" in told
     assert "--writer llm" in told
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("flags", [{}, {"opaque": "nodes"}, {"fallback": "torch"}], ids=str)
+@pytest.mark.parametrize(
+    ("text", "help_"),
+    [
+        ("torch.fft.fft(x)", "return torch.view_as_real of fft_fft"),
+        ("(x * 3).to(torch.int16)", "return to_copy as int32"),
+    ],
+)
+def test_what_no_kernel_stores_is_told_with_what_to_return(
+    text: str, help_: str, flags: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "edge.py"
+    path.write_text(
+        f"import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {text}\n\n\n"
+        "def get_inputs():\n    return [torch.rand(4, 8)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    graph = capture(path)
+    with pytest.raises(ConfigError) as caught:
+        if "fallback" in flags:
+            partitioned(graph, lambda found: found)
+        else:
+            imported(graph, **flags)
+    (one,) = caught.value.diagnostics
+    assert one.code == "C150" and "which no kernel stores" in one.message
+    assert help_ in one.help and "--writer" not in one.help and "--fallback" not in one.help
 
 
 @pytest.mark.slow

@@ -95,6 +95,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return built
 
 
+@pytest.mark.wider
 def test_one_build_serves_every_batch_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
     built = builds(monkeypatch)
     torch.manual_seed(0)
@@ -226,6 +227,23 @@ def test_what_is_said_wrong_is_told(dynamic: Any, said: str) -> None:
     with pytest.raises(ArgumentError) as e:
         septran.compile(Residual().eval(), (torch.randn(4, 5, 16),), dynamic=dynamic)
     assert e.value.codes == ("C140",) and said in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (2, "B is to stay open, but forward was traced for B = 2 only"),
+        (1, "for B = 1 only (give an example of more than 1)"),
+    ],
+)
+def test_a_size_that_forward_is_written_for_is_told(rows: int, said: str) -> None:
+    class Twice(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.eye(4).repeat(2, 1)[:2].sum() if x.shape[0] == 2 else x * 2
+
+    with pytest.raises(SeptranError) as caught:
+        septran.compile(Twice(), (torch.randn(rows, 3),), dynamic={"x": {0: "B"}})
+    assert caught.value.codes == ("C151",) and said in str(caught.value)
 
 
 def test_a_size_that_decides_a_number_in_a_kernel_cannot_stay_open() -> None:

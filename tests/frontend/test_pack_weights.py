@@ -160,6 +160,7 @@ def test_large_tensors_lie_in_large_pages():
         assert moved.data_ptr() % (2 << 20) == 0 and moved.data_ptr() != large.data_ptr()
 
 
+@pytest.mark.wider
 def test_tiles_of_panels_are_those_of_the_policy(tmp_path: Path):
     wide = Module(
         name="wide", init="self.l = nn.Linear(40, 2048)", body="return self.l(x)",

@@ -52,6 +52,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "running_min_of_equals": (lambda x: torch.cummin((x * 2).round(), 1), (X,)),
     "pairs": (lambda x: F.pdist(x), (floats(5, 7),)),
     "order_3": (lambda x, y: torch.cdist(x, y, p=3.0), (floats(5, 7), floats(4, 7))),
+    "quantiles": (lambda x: torch.quantile(x, torch.tensor([0.25, 0.5, 1.0]), dim=1), (X,)),
+    "quantiles_given": (lambda x, q: torch.quantile(x.exp(), q, -1), (X, torch.tensor([0.1, 0.9]))),
     "masked_scatter": (lambda x, y: x.masked_scatter(x > 0, y), (X, floats(4, 8, 16))),
     "every_other": (_every_other, (X, X + 1)),
     "every_third": (_some, (X,)),
@@ -69,9 +71,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (IMAGE,),
     ),
 }  # fmt: skip
-QUICK = ("pool_padded", "bags_mean")
+QUICK = ("pool_padded", "bags_mean", "quantiles")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.wider) for n in CASES]
 )
@@ -83,6 +86,7 @@ def test_it_is_compiled_and_verified(name: str) -> None:
         torch.testing.assert_close(one, right.detach(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.wider
 def test_a_window_of_nothing_but_the_least_has_its_first_place() -> None:
     x = torch.full((1, 1, 4, 4), -torch.inf)
     x[0, 0, 3, 3] = torch.nan
@@ -90,6 +94,7 @@ def test_a_window_of_nothing_but_the_least_has_its_first_place() -> None:
     assert torch.equal(septran.compile(module, (x,), verify=False)(x), module(x))
 
 
+@pytest.mark.wider
 def test_control_flow_is_named_as_what_has_no_form(tmp_path: Path) -> None:
     body = "return torch.cond(x.sum() > 0, lambda t: t * 2, lambda t: t - 1, (x,))"
     with pytest.raises(ConfigError, match=r"C150.*cond"):

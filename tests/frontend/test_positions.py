@@ -11,7 +11,7 @@ from torch import nn
 
 import septran
 from septran.aten.index_uses import check_positions, index_uses, open_index_uses
-from septran.call.module import export, export_open
+from septran.call.export import export, export_open
 from septran.errors import DivisionProblem, IndexProblem
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -57,6 +57,7 @@ PICKS = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", PICKS)
 def test_what_torch_refuses_is_refused(name: str) -> None:
     fn, low, high = PICKS[name]

@@ -82,7 +82,7 @@ def drawn(graph: Graph) -> dict[str, torch.Tensor]:
     return found
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("module", "kernels", "made"),
     [(RESNET, (3, 3), 6), (OTHERS, (6, 4), 6), (LORA, (3, 1), 2), (TABLES, (4, 3), 3)],
@@ -106,6 +106,7 @@ def test_preparation_and_the_rest_are_the_module(
     assert (before, after) == kernels
 
 
+@pytest.mark.wider
 def test_what_kernels_compute_as_fast_as_they_read_it_is_no_table(tmp_path: Path) -> None:
     """A causal mask, and a table larger than the inputs are and 4 MiB."""
     body = "(x @ x.mT).masked_fill(torch.ones(5, 5).triu(1) == 1, 0) + torch.arange(5) * 2.0"
@@ -156,6 +157,7 @@ def test_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "computed once with --prepare\n  b1 into the weight and bias of c1" in shown
 
 
+@pytest.mark.wider
 def test_statistics_of_a_batch_are_not_prepared(tmp_path: Path) -> None:
     found = prepare(graph_of(RESNET.write(tmp_path), mode="as-is"))
     assert found.part is None

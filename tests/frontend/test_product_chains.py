@@ -52,6 +52,7 @@ def test_one_kernel(tmp_path: Path, name: str) -> None:
     assert _kernels(tmp_path, body, init=init) == 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rows", [1, 2, 16, 17])
 def test_any_number_of_rows(tmp_path: Path, rows: int) -> None:
     assert _kernels(tmp_path, "self.b(F.silu(self.a(x)))", f"torch.randn({rows}, 24)") == 1
@@ -66,7 +67,7 @@ APART = {
 }  # fmt: skip
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", APART)
 def test_more_kernels(tmp_path: Path, name: str) -> None:
     body, init, kernels = APART[name]
@@ -82,6 +83,7 @@ def test_large_products_stay_apart(tmp_path: Path) -> None:
     assert _kernels(tmp_path, body, more, init) == 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["eval", "as-is"])
 def test_squeeze_and_excite_takes_four_kernels(tmp_path: Path, mode: str) -> None:
     """With batch statistics the norm's counter is a number that the products' only block makes."""
@@ -92,6 +94,7 @@ def test_a_counter_is_not_made_by_many_blocks(tmp_path: Path) -> None:
     assert _kernels(tmp_path, EXCITE, "torch.randn(17, 3, 3, 2)", SQUEEZE, "as-is") == 5
 
 
+@pytest.mark.wider
 def test_convolutions_of_one_window_are_products(tmp_path: Path) -> None:
     init = "self.a = nn.Conv2d(6, 2, 1)\nself.b = nn.Conv2d(2, 6, 1)"
     assert _kernels(tmp_path, AS_CONVOLUTIONS, "torch.randn(2, 6, 5, 7)", init) == 3

@@ -119,6 +119,7 @@ def test_a_strangers_other_preparation_is_refused(kept: Path, tmp_path: Path) ->
     assert caught.value.codes == ("V222",)
 
 
+@pytest.mark.wider
 def test_it_is_judged_before_it_is_saved(
     net: Net, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch._decomp import decompositions
 
+import septran
 from tests.frontend.importing import computes_the_module, imported
 from tests.frontend.modules import Module
 
@@ -45,3 +47,30 @@ return a, b, c"""
     assert torch.distributions.Distribution._validate_args is before
     with pytest.raises(ValueError, match="negative"):
         torch.nn.functional.gaussian_nll_loss(*[-torch.ones(2, 2)] * 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_mask_of_a_transformer_is_not_compared_with_the_causal_one() -> None:
+    """torch looks at its values, and has one operator for a whole layer where batches come first."""
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(1))
+    own = nn.modules.transformer._detect_is_causal_mask
+
+    def one(kind: type[nn.Module]) -> nn.Module:
+        return kind(8, 2, 16, batch_first=True)
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.TransformerEncoder(one(nn.TransformerEncoderLayer), 1)
+            self.second = nn.TransformerDecoder(one(nn.TransformerDecoderLayer), 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(x, self.first(x, mask=mask), tgt_mask=mask)
+
+    module = Both().eval()
+    with torch.no_grad():
+        found = septran.compile(module, (x,))(x)
+        torch.testing.assert_close(found, module(x), atol=1e-5, rtol=1e-5)
+    assert nn.modules.transformer._detect_is_causal_mask is own
+    assert torch.backends.mha.get_fastpath_enabled()

@@ -73,6 +73,7 @@ def ratios(problem: Problem, given: dict[str, np.ndarray], value: float) -> list
     return found
 
 
+@pytest.mark.wider
 @pytest.mark.few(1)
 def test_the_sign_of_what_cancels_is_not_asked_by_any_seed(problem: Problem) -> None:
     """Products of 1e18 leave 4e11, and float32 rounds each by 1e11: directions of inputs cancel with them in some elements."""
@@ -99,6 +100,7 @@ def test_on_ordinary_inputs_the_budget_is_as_it_was(problem: Problem) -> None:
     assert float(room.median()) == 1
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("body", "terms"),
     [

@@ -17,6 +17,7 @@ def _targets(*names: str) -> list[object]:
     return [pytest.param(n, marks=(pytest.mark.slow,) if n in SLOW else ()) for n in names]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "target", _targets("dsa_c", "tilelang_npuir", "triton_cuda", "tilelang_cuda")
 )
@@ -60,6 +61,7 @@ def test_a_refusal_shows_the_part_of_an_expression_that_it_is_about(tmp_path: Pa
     assert "atan(" in why and len(why) < 200
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", _targets("cuda_c", "dsa_c", "triton_cuda"))
 @pytest.mark.parametrize("spread", ["b", "b[0]"])
 def test_products_of_turned_batches(tmp_path: Path, target: str, spread: str) -> None:

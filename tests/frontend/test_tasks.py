@@ -35,7 +35,7 @@ DROPS = ("level3/vision_transformer",)
 FILES = sorted(str(p.relative_to(TASKS).with_suffix("")) for p in TASKS.glob("*/*.py"))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=() if n in QUICK else (pytest.mark.slow,)) for n in FILES],

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from septran.plan.torch_module import load_imported
 from tests.frontend.importing import computes_the_module, imported
 from tests.frontend.modules import Module
@@ -35,6 +37,7 @@ def test_one_kernel_has_plain_names(tmp_path: Path) -> None:
     assert set(names(found.text)) <= {"rows", "cols"}
 
 
+@pytest.mark.wider
 def test_a_kernel_of_short_rows_takes_as_many_as_it_would_alone(tmp_path: Path) -> None:
     body = "return torch.softmax(x, 1), torch.softmax(x[:, :8], 1)"
     inputs = "torch.randn(256, 4096)"

@@ -35,6 +35,7 @@ def _attention(q: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 ROWS = torch.tensor([[True, False, True], [False, False, False], [True, True, True]])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["bool", "float"])
 def test_a_query_that_may_look_at_nothing_is_zero(kind: str) -> None:
     """Torch's attention gives 0 there; the softmax of -inf alone is NaN."""

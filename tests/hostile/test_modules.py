@@ -93,6 +93,7 @@ QUICK = [("import", "FORWARD", "os._exit"), ("task", "TOP", "exit")]
 CASES = list(cases())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("command", "place", "way"),
     [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES],
@@ -127,6 +128,7 @@ def test_a_module_that_only_misbehaves_gets_a_verdict(run, tmp_path, way, place)
         assert code == 2, err[-600:]
 
 
+@pytest.mark.wider
 def test_a_print_leaves_json_alone(run, tmp_path):  # noqa: F811
     name = written(tmp_path, "FORWARD", "print('x' * 100_000)")
     code, out, err = run("import", name, "--json")

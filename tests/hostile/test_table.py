@@ -145,7 +145,7 @@ REFERENCES = {
 QUICK = ("endless", "segfault", "a list", "another name")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "way", [pytest.param(w, marks=() if w in QUICK else pytest.mark.wider) for w in REFERENCES]
 )

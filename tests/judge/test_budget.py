@@ -40,6 +40,7 @@ def test_a_hidden_layer_is_rounded_once_where_it_is_stored_in_16_bits(dtype, hel
         assert bool((found == 42).all()), "sizes, not signs"
 
 
+@pytest.mark.wider
 def test_what_16_bits_hold_of_tiny_probabilities_is_as_far_apart_as_at_the_smallest_normal_number():
     """Half precision has nothing between 0 and 6e-8: an honest flash attention was called wrong for such probabilities."""
     import torch
@@ -54,6 +55,7 @@ def test_what_16_bits_hold_of_tiny_probabilities_is_as_far_apart_as_at_the_small
     torch.testing.assert_close(found, torch.full_like(found, 1 + others), rtol=1e-12, atol=0)
 
 
+@pytest.mark.wider
 def test_a_product_of_inputs_is_rounded_by_nobody():
     assert load_wanted(REFERENCES / "matmul_half.py").problem.reference.storage_roundings == 0
     assert load_wanted(REFERENCES / "attention_half.py").problem.reference.storage_roundings == 1

@@ -30,6 +30,7 @@ def asked(name: str, folder: Path, old: str = "", new: str = "") -> Compiled:
 
 
 # an H200 with TileLang 0.1.15 ran those of the first list and refused those of the second with the same words
+@pytest.mark.few(1)
 @needs_tilelang
 @pytest.mark.parametrize(
     "name",
@@ -51,6 +52,7 @@ def test_what_a_gpu_ran_is_lowered(name: str, tmp_path: Path) -> None:
     assert found.done.startswith("TileLang ") and "lowers 1 kernel of it for sm_90a" in found.done
 
 
+@pytest.mark.few(1)
 @needs_tilelang
 @pytest.mark.parametrize(
     ("name", "words"),
@@ -127,6 +129,7 @@ def test_a_host_function_may_have_another_kernel_for_a_refusal(tmp_path: Path) -
     assert "lowers 1 kernel" in found.done
 
 
+@pytest.mark.few(1)
 @needs_tilelang
 @pytest.mark.parametrize(
     ("entry", "lines"),

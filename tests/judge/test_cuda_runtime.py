@@ -71,7 +71,7 @@ def test_a_file_that_asks_its_card_is_read_for_several() -> None:
     asks = "void f() { cudaDeviceProp p; }\n"
     assert [r.devices for r in FOREIGN.readings(asks)] == [
         "it runs on an H100",
-        "it runs on an A100",
+        "it runs on a slice of an A100",
         "it runs on an RTX 5090",
     ]
     assert FOREIGN.readings("// cudaDeviceProp\n")[0].devices == ""
@@ -85,7 +85,7 @@ def test_a_card_answers_the_same_to_cuda_and_to_torch() -> None:
         int(arch) // 10: (name, int(count), int(threads)) for arch, name, count, threads in rows
     }
     assert {arch * 10 for arch in here} == set(NAMES)
-    python = (EMULATOR.parents[1] / "judged" / "child" / "torch_host.py").read_text()
+    python = (EMULATOR.parents[1] / "judged" / "child" / "torch_card.py").read_text()
     there = re.findall(r"^    \"(\d+)\": Card\(\"([^\"]+)\", \(\d+, \d+\), (\d+), .*?\), (\d+), \(", python, re.MULTILINE)  # fmt: skip
     assert len(there) == 4
     for arch, name, count, threads in there:

@@ -10,7 +10,8 @@ import pytest
 from septran import settings
 from septran.backends.tilesim.shifts import OpenShifts
 from septran.backends.tilesim.values import Value, to_integer
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 
 SHIFTED = """#include <cuda_runtime.h>
 __global__ void shift(const float* x, float* y, int n) {

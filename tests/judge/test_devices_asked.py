@@ -9,7 +9,8 @@ import pytest
 from septran import settings
 from septran.backends.judged.python_file import between_calls, refusals
 from septran.backends.triton import foreign
-from septran.run.judge import Judgement, JudgeRequest, judge, points
+from septran.run.judge import judge, points
+from septran.run.judgement import Judgement, JudgeRequest
 from tests.judge.test_conditions import TRITON
 
 
@@ -30,14 +31,14 @@ TOLD_APART = {
     "an older one": (
         "NEW = torch.cuda.get_device_capability()[0] >= 9",
         "NEW",
-        "an A100",
+        "a slice of an A100",
     ),
     "a smaller one": (
         "",
         "triton.runtime.driver.active.utils.get_device_properties(0)['max_shared_mem'] > 150000",
         "an RTX 5090",
     ),
-    "by its name": ("", "'A100' not in torch.cuda.get_device_name()", "an A100"),
+    "by its name": ("", "'A100' not in torch.cuda.get_device_name()", "a slice of an A100"),
     "the judge's own": ("", "'H100' not in torch.cuda.get_device_name(0)", "an H100"),
     "by its target": (
         "",
@@ -67,7 +68,7 @@ def test_an_honest_choice_by_device_is_judged_on_each(tmp_path: Path) -> None:
     found = judged(text(before, "is_cuda() and PROCESSORS > 1"), tmp_path)
     assert found.code == 0, found.verdict.message
     line = next(n for n in found.verdict.not_checked if n.startswith("other devices"))
-    assert "an H100, where the device is an A100" in line
+    assert "an H100, where the device is a slice of an A100" in line
 
 
 def test_a_file_that_asks_for_its_vendor_alone_is_judged_once() -> None:

@@ -13,7 +13,8 @@ from septran.backends.cpp.inline import FOREIGN
 from septran.backends.judged.inline_text import extension, on_processor
 from septran.cli.main import main
 from septran.errors import ConfigError
-from septran.run.judge import JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import JudgeRequest
 from tests.judge.corpus import HERE, REFERENCES
 
 GELU = (HERE / "extension_gelu.py").read_text(encoding="utf-8")
@@ -143,7 +144,7 @@ torch::Tensor twice(torch::Tensor x) {
 ON_CPU, LIKE = "torch::zeros({x.numel()})", "torch::empty_like(x)"
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("room", "result", "finding"),
     [

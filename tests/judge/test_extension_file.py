@@ -9,7 +9,8 @@ import pytest
 from septran.backends import get
 from septran.backends.cpp.extension_file import FOREIGN
 from septran.errors import ConfigError
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 from septran.settings import load
 from tests.judge.corpus import HERE, REFERENCES
 

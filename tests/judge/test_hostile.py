@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from septran import settings
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 from tests.attacks.corpus_host import FIND, LOADER
 from tests.verify.kernels import GEMM
 

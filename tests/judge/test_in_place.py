@@ -9,7 +9,8 @@ import pytest
 from septran import settings
 from septran.cli.main import main
 from septran.errors import ConfigError
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 
 TURNED = "import torch\ndef reference(x): return x.flip(0)\ndef get_inputs(): return [torch.randn(1001)]\n"
 SCALED = (
@@ -84,6 +85,7 @@ def judged(folder: Path, name: str, text: str, reference: str, **more: object) -
     return judge(request, settings=settings.load())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "text", "reference", "numbers"),
     [
@@ -99,6 +101,7 @@ def test_pointers_that_are_not_const_hold_results_where_there_are_no_others(
     assert found.code == 0, found.verdict.message
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "text", "old", "new", "reference", "finding"),
     [
@@ -137,6 +140,7 @@ def test_python_files_work_in_place_where_that_is_said(
         assert told.code == 1 and "--in-place" in told.verdict.hint, told.verdict
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("place", "reference", "said"),
     [

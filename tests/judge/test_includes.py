@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from septran.errors import ConfigError
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
 from septran.run.judge_includes import with_includes
+from septran.run.judgement import Judgement, JudgeRequest
 from septran.settings import load
 
 MAIN = """#include <cuda_runtime.h>

@@ -14,7 +14,8 @@ from septran.cli.main import main
 from septran.errors import ConfigError
 from septran.plan.wanted import load_wanted
 from septran.run.host_call import host_call
-from septran.run.judge import JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import JudgeRequest
 from tests.judge.corpus import HERE, REFERENCES
 
 ADD = (HERE / "inline_add.py").read_text(encoding="utf-8")

@@ -15,7 +15,8 @@ from septran.cli.main import main
 from septran.cli.values import parse_numbers
 from septran.errors import ConfigError
 from septran.outcome import Level
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 from tests.judge.corpus import BUGS, HERE, HONEST, REFERENCES, Bug, Honest
 
 QUICK = (
@@ -46,20 +47,23 @@ def test_a_tutorial_as_it_is(capsys):
     code = main(["judge", str(file), "--reference", str(reference), "--json"])
     out, told = capsys.readouterr()
     found = json.loads(out)
-    assert told.splitlines() == [
+    assert [line for line in told.splitlines() if not line.startswith("still ")] == [
         "building tutorial_add.py",
         "running it on secret inputs",
         "looking for what few inputs, sizes and machines show",
         "proving what holds for all of them",
+        "asking its compiler",
     ]
     assert (code, found["schema"], found["level"]) == (0, "septran.judge/1", "accurate")
     assert (found["entry"], found["backend"]) == ("add", "triton_cuda")
     assert found["left_out"][-1].startswith("lines "), "the demonstration was not run"
-    assert any(text.startswith("compile for a GPU") for text in found["not_checked"])
+    assert found["compiler"].startswith("Triton ")
+    assert not any(text.startswith("compile for a GPU") for text in found["not_checked"])
     assert found["proved"] == ["bounds", "races"]
     assert found["verdict"]["schema"] == "septran.verdict/1"
 
 
+@pytest.mark.wider
 def test_a_tilelang_tutorial_as_it_is(capsys):
     """Sizes come from the reference's shapes, blocks from the file's own demonstration, which does not run."""
     file, reference = HERE / "tutorial_tilelang.py", REFERENCES / "matmul_half.py"
@@ -96,7 +100,7 @@ def test_what_the_tilelang_emulator_lacks_is_said_and_nobody_accused(tmp_path):
     assert "cluster_sync is unknown to this emulator" in found.verdict.message
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mistake_is_named(name, tmp_path):
     bug = next(b for b in BUGS if b.name == name)

@@ -6,7 +6,8 @@ import pytest
 
 from septran import settings
 from septran.errors import ConfigError
-from septran.run.judge import JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import JudgeRequest
 from tests.judge.corpus import REFERENCES
 
 TEXT = """import torch, triton

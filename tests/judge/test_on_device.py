@@ -26,10 +26,11 @@ from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
 from septran.outcome import Level
 from septran.plan.wanted import Wanted, load_wanted
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
 from septran.run.judge_call import called
 from septran.run.judge_device import OnGpu, on_device
 from septran.run.judge_target import candidates, entry_of, target_of
+from septran.run.judgement import Judgement, JudgeRequest
 from septran.trial.place import device_place
 from septran.verify.verdict import Verdict
 from tests.device.conftest import driver, empty_slot, fake, plugged_in
@@ -100,6 +101,7 @@ def on_the_gpu(folder: Path) -> tuple[Verdict | None, OnGpu]:
     )
 
 
+@pytest.mark.wider
 def test_what_is_right_there_is_said_with_its_time(
     with_build: Callable[[object], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,6 +186,7 @@ def called_as(honest: Honest, text: str, arch: str) -> tuple[Foreign, Kernel]:
     return foreign, make(text, call, wanted.problem.params, arch)[0]
 
 
+@pytest.mark.few(1)
 @needs_nvcc
 @pytest.mark.parametrize("name", ["tour.cu:matmul", "groups.cu:softmax", "ptx.cu:matmul"])
 def test_a_cuda_file_with_its_entry_is_what_nvcc_takes(tmp_path: Path, name: str) -> None:
@@ -263,7 +266,15 @@ except Exception as error:
 
 
 def test_a_host_function_is_called_as_its_users_do(tmp_path: Path) -> None:
-    for name in ("torch_host", "torch_left", "torch_mixed", "torch_states", "device_host"):
+    for name in (
+        "torch_host",
+        "torch_card",
+        "torch_lasting",
+        "torch_left",
+        "torch_mixed",
+        "torch_states",
+        "device_host",
+    ):
         shutil.copyfile(CHILDREN / f"{name}.py", tmp_path / f"septran_{name}.py")
     done = subprocess.run(
         [sys.executable, "-c", ENTRY_PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True

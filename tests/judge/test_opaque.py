@@ -9,7 +9,8 @@ import pytest
 from septran import settings
 from septran.backends.cuda.prepare import unsupported
 from septran.outcome import Level
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 from tests.judge.corpus import HERE, REFERENCES
 
 BULK = (HERE / "bulk.cu").read_text(encoding="utf-8")

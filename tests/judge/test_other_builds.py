@@ -41,7 +41,7 @@ def kernel_of(name: str) -> tuple[Foreign, Kernel]:
     return foreign, foreign.kernel(text, call, wanted.problem.params, arch)[0]
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "build"),
     [(n, b) for b in ("sought", "noted", "watched", "unset") for n in FILES if b in _builds_of(n)],

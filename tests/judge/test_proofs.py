@@ -10,7 +10,8 @@ from septran import settings
 from septran.backends.triton.accesses import launch_of
 from septran.prove.foreign.decide import prove_launches
 from septran.prove.foreign.launch import Proof
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 from tests.judge.corpus import REFERENCES
 
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n"

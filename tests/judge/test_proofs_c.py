@@ -421,3 +421,37 @@ def test_each_call_of_a_host_function_allocates_its_own(size: str, code: str) ->
     given = (*(Given(name=n, elements=300, item=4) for n in ("in", "out")), Given(number=300))
     found = proof(SCANNED.replace("SIZE", size), "scan", given)
     assert [f.code for f in found.findings] == ([code] if code else [])
+
+
+EACH = "if (threadIdx.x == 0) y[blockIdx.x] = x[0];"
+
+
+@pytest.mark.parametrize(
+    ("before", "config", "blocks"),
+    [
+        ("", "ceil(n/256.0), 256", 20),
+        ("", "ceil(n / 256.0f), 256", 20),
+        ("", "std::ceil((float)n / 256), 256", 20),
+        ("", "(int)ceil(n / (double)300), 300", 17),
+        ("dim3 grid(ceil(1.0 * n / 250), 1, 1), block(250);", "grid, block", 20),
+        ("const int grid = ceil(double(n) / 256);", "grid * 2 / 2, 256", 20),
+        ("int grid = floorf(n / 256.f);", "grid + 1, 256", 20),
+        ("", "(int)(n / 256.0) + 1, 256", 20),
+    ],
+)
+def test_extents_that_a_quotient_is_rounded_to_are_read(before, config, blocks):
+    """Each block stores one element: with one less there is one access too many."""
+    text = f"__global__ void k(const float* x, float* y, int n) {{\n{EACH}\n}}\n"
+    text += f"void f(const float* x, float* y, int n) {{ {before} k<<<{config}>>>(x, y, n); }}\n"
+    for elements in (blocks, blocks - 1):
+        given = (ADD[0], Given(name="y", elements=elements, item=4), Given(number=N))
+        found = proof(text, "f", given)
+        assert ("bounds" in found.proved) is (elements == blocks), found.not_proven
+
+
+@pytest.mark.parametrize(
+    "config", ["ceil(n / 256.5), 256", "ceil(0.1 * n), 256", "ceil(n / 256.0) / 2 * 2, 256"]
+)
+def test_other_floats_decide_no_extents(config):
+    with pytest.raises(NotRead, match="a launch whose extents are not known"):
+        kernel(EACH, config)

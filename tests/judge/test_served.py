@@ -10,7 +10,8 @@ from septran import settings
 from septran.backends.base import HostCall, Unjudged
 from septran.backends.cuda.inline import FOREIGN
 from septran.backends.judged.inline_text import extension, python_of
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 from tests.judge.corpus import HERE, REFERENCES
 
 NAMES = ("beside_conv", "beside_norm", "beside_matmul")

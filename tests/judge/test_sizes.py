@@ -9,7 +9,8 @@ import pytest
 from septran import settings
 from septran.backends.judged import py_sizes
 from septran.backends.judged.c_sizes import sizes_asked
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 
 INDEX = "__global__ void k(float* y, int n) { const int i = blockIdx.x * blockDim.x + threadIdx.x;"
 HEAD = "void f(const float* x, float* y, int n) { "
@@ -152,6 +153,16 @@ TWICE = "def reference(x):\n    return x * 2\ndef get_inputs():\n    return [tor
 def test_a_number_that_is_a_size_follows_it(tmp_path: Path) -> None:
     found = judged(tmp_path, TWO.format(when="m > 2000"), TWICE, numbers={"m": 31, "n": 45})
     assert found.code == 1 and "x [2002, 45], where m > 2000" in found.verdict.message
+    assert "--sizes given" in found.verdict.hint
+
+
+@pytest.mark.wider
+def test_a_file_for_the_sizes_that_are_given_is_called_at_no_others(tmp_path: Path) -> None:
+    """A flag says it; what the file asks of sizes is then unchecked."""
+    text = TWO.format(when="m > 2000")
+    found = judged(tmp_path, text, TWICE, numbers={"m": 31, "n": 45}, sizes="given")
+    assert found.code == 0
+    assert "other sizes: it asks m > 2000; --sizes given" in found.verdict.not_checked
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from septran import settings
-from septran.run.judge import JudgeRequest, judge
+from septran.run.judge import judge
 from septran.run.judge_states import with_states
+from septran.run.judgement import JudgeRequest
 from septran.verify.verdict import Verdict
 from tests.attacks import families
 from tests.attacks.corpus_states import ALL

@@ -9,7 +9,8 @@ import pytest
 from septran import settings
 from septran.cli.main import main
 from septran.errors import ConfigError
-from septran.run.judge import Judgement, JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import Judgement, JudgeRequest
 from tests.judge.corpus import HERE, REFERENCES
 
 REFERENCE = """

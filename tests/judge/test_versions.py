@@ -67,7 +67,7 @@ def test_what_is_installed_comes_first_and_says_so() -> None:
     assert len(foreign.FOREIGN.readings(text("", "x.numel()"))) == 1
     both = foreign.FOREIGN.readings(text("", "triton.__version__ >= torch.cuda.get_device_name()"))
     assert [r.devices for r in both[:3]] == [
-        "the device is an H100", "the device is an A100", "the device is an RTX 5090",
+        "the device is an H100", "the device is a slice of an A100", "the device is an RTX 5090",
     ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 Every library leaf of every operator, as `septran show --leaf` prints it, goes the way of a model's reply: taken out of
 a fenced block, through the gate, judged alone at its full and its edge tiles, then in the kernel, and timed against itself
 where times are measured. Writes the rows that were asked for into docs/self-consistency.md, each as soon as it is known;
---missing: only those that the page lacks. What this machine could not judge is told and gets no row. Exit status 1 when a leaf is not accepted.
+--missing: only those that the page lacks. What this machine could not judge is told and gets no row. Exit status 1 when a leaf is not accepted, 2 for a word that names none.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "self-consistency.md"
 HEAD = """# The library, judged as a model is
 
 Library leaves as `septran show --leaf` prints them, sent back as a reply: taken out of its fence, printed by the gate ([leaf-language](leaf-language.md)), judged alone on secret inputs at
-the full and at the edge tiles, then in the kernel. Written by `python -m tests.leafgate.consistency` on {date}; equal leaves of several operators stand once. dsa_c's library leaves are lists of operations and have no text.
+the full and at the edge tiles, then in the kernel. Written by `python -m tests.leafgate.consistency` on {date}; equal leaves of several operators stand once.
 The score is the library's time over that of the body sent back, in alternating slots, where times are measured (cpp); 1.00 also says that the two runs do not agree on a difference. Other
-figures are one run each, and those taken under load say little; a slow test asks for 0.95 to 1.05 in the median of three.
-A run replaces the rows that it was asked for. In float32 the page has every leaf of these targets (not of pallas_tpu, whose packages were not there); `pytest --slow tests/leafgate`
-tries all, in bfloat16 and float64, too.
+figures are one run each, and those taken under load say little; outside 0.95 to 1.05 a figure is the median of three runs, of which a slow test asks the same. On dsa_c it is the simulator's cycles, which are the same every time.
+A run replaces the rows that it was asked for. In float32 the page has every leaf of these targets, of dsa_c in every dtype that it has, of the others in 16 bits a part;
+`pytest --slow tests/leafgate` tries all, in the other dtypes, too.
 """
 OPERATORS = {
     **honest.OPERATORS,
@@ -50,10 +50,13 @@ OPERATORS = {
 }
 """All operators of the library; a test says which one is missing."""
 BACKENDS = (
-    "cpp", "cuda_c", "hip_c", "triton_cuda", "triton_npu", "tilelang_cuda", "tilelang_hip", "tilelang_npuir",
+    "cpp", "cuda_c", "hip_c", "dsa_c", "triton_cuda", "triton_hip", "triton_npu", "tilelang_cuda", "tilelang_hip", "tilelang_npuir",
+    "pallas_tpu",
 )  # fmt: skip
-"""Targets of which the page has every leaf of the library in float32."""
-DTYPES = ("float32", "bfloat16", "float64")
+"""Targets whose leaves can be sent back; the page has every leaf of the library for them in float32."""
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+WITHIN = (0.95, 1.05)
+"""A score of a leaf over itself that says nothing."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,18 @@ class Asked:
 
     words: tuple[str, ...] = ()
 
+    def unknown(self) -> str:
+        """Return the first word that names no cell, and what it may be; "" when there is none."""
+        for word in self.words:
+            known = (BACKENDS, DTYPES, tuple(OPERATORS))
+            parts = word.split("/")
+            for part, names in zip(parts, known, strict=False):
+                if part not in names:
+                    return f"{word}: {part!r} is none of {' '.join(names)}"
+            if len(parts) > len(known):
+                return f"{word}: a word is BACKEND, BACKEND/DTYPE or BACKEND/DTYPE/OPERATOR"
+        return ""
+
     def about(self, *cell: str) -> bool:
         """Return whether a row of (backend, dtype, operator), or of these first words of it, is asked for."""
         parts = [tuple(word.split("/")) for word in self.words] or [()]
@@ -85,7 +100,7 @@ def leaves(backend: str, op: str, dtype: str) -> tuple[Leaf, ...]:
     plan = resolve(GenRequest(op=op, backend=backend, dtype=dtype, dims=OPERATORS[op]))
     lowered = lower_plan(plan)
     found = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
-    return tuple(leaf for leaf in found.values() if not leaf.inline)
+    return tuple(leaf for leaf in found.values() if not leaf.listed)
 
 
 def sent_back(leaf: Leaf, op: str, dtype: str, folder: Path) -> LeafVerdict:
@@ -110,6 +125,20 @@ def sent_back(leaf: Leaf, op: str, dtype: str, folder: Path) -> LeafVerdict:
         return judge.check(assemble(frame, found.body, spec, "command", "library"))
     except SeptranError as e:
         return LeafVerdict(level="unavailable", status="unavailable", message=str(e))
+
+
+def scored(leaf: Leaf, op: str, dtype: str, folder: Path) -> LeafVerdict:
+    """Return `sent_back`; a score outside of WITHIN is the median of three, as one run of three is loaded now and then."""
+    first = sent_back(leaf, op, dtype, folder / "0")
+    score = first.speedup
+    if not first.verified or score is None or WITHIN[0] <= score <= WITHIN[1]:
+        return first
+    more = [sent_back(leaf, op, dtype, folder / str(number)) for number in (1, 2)]
+    wrong = [one for one in more if not one.verified and one.status != "unavailable"]
+    if wrong:
+        return wrong[0]
+    found = [first, *(one for one in more if one.speedup is not None)]
+    return sorted(found, key=lambda one: one.speedup or 0)[len(found) // 2]
 
 
 def distinct(backend: str, dtype: str) -> Iterator[tuple[str, Leaf]]:
@@ -137,7 +166,7 @@ def rows(asked: Asked, known: Collection[tuple[str, ...]] = ()) -> Iterator[Row]
             if (backend, op, dtype, leaf.spec.task) in known:
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                verdict = sent_back(leaf, op, dtype, Path(folder))
+                verdict = scored(leaf, op, dtype, Path(folder))
             if verdict.status == "unavailable":  # of this machine, not of the leaf
                 told = f"{backend}/{dtype}/{op} {leaf.spec.task}: {verdict.message}"
                 print(told, file=sys.stderr)
@@ -197,6 +226,9 @@ def write(tried: Sequence[Row], *, missing: bool) -> None:
 def main() -> int:
     missing = "--missing" in sys.argv
     asked, tried = Asked(tuple(word for word in sys.argv[1:] if word != "--missing")), list[Row]()
+    if unknown := asked.unknown():
+        print(unknown, file=sys.stderr)
+        return 2
     known = {(row.backend, row.op, row.dtype, row.leaf) for row in told() if missing}
     for row in rows(asked, known):
         print(line(row), flush=True)

@@ -43,5 +43,6 @@ HONEST: tuple[tuple[str, str, str], ...] = (
     ("steps through rows", "c", "const vl_tile y = vl_matrix(C);\nfor (int i = 0; i < C.n[0]; i++) {\n  vl_tile t = y;\n  t.addr += (uint64_t)i * C.s[0] * 4;\n  t.rows = 1;\n  vendor_lib_vec_scalar(VL_MAX, t, t, 0.0);\n}"),
     ("events", "c", "vendor_lib_mma(vl_matrix(C), vl_matrix(A), vl_matrix(B), VL_MMA_INIT | VL_MMA_TRANS_B);\nvendor_lib_set(VL_Q_MMA, VL_Q_VEC, 48);\nvendor_lib_wait(VL_Q_MMA, VL_Q_VEC, 48);\nvendor_lib_vec_scalar(VL_MAX, vl_matrix(C), vl_matrix(C), 0.0);"),
     ("a tile with named fields", "c", "vl_tile t = {.space = C.space, .addr = C.addr, .rows = 1, .cols = 4, .ld = 4, .dtype = VL_F32};\nvendor_lib_fill(t, 1.0);"),
+    ("a tile by its fields' places", "c", "vl_tile t = {C.space, C.addr, 1, 4, 4, C.dtype};\nt.addr += 64;\nvendor_lib_fill(t, 1.0);"),
     ("a tile as a value", "c", "vendor_lib_fill((vl_tile){C.space, C.addr, 1, 4, 4, C.dtype}, 1.0);"),
 )  # fmt: skip

@@ -100,7 +100,7 @@ def test_honest_bodies_pass(name: str, of: str, body: str) -> None:
         ("float t[4] = {}; C(0, 0) = A.p - t;", "distance of two addresses"),
         ("C(0, 0) = A.p - (1 ? &B(0, 0) : &B(0, 1));", "distance of two addresses"),
         ("C(0, 0) = A.p - st::row(B, 1);", "distance of two addresses"),
-        ("C(0, 0) = A.p - std::min(B.p, A.p);", "distance of two addresses"),
+        ("C(0, 0) = A.p - std::min(B.p, A.p);", "made of an address"),
         ("auto f = [&]() { return B.p; }; C(0, 0) = A.p - f();", "distance of two addresses"),
         ("auto f = [&](const float* x) { return A.p - x; }; C(0, 0) = f(B.p);", "distance of"),
         ("case 1: C(0, 0) = 1;", "stands in a switch"),

@@ -31,7 +31,7 @@ LAYERS = (
     ("speed",),
     ("ir",),
     ("reference",),
-    ("domain", "rounding", "stopwatch"),
+    ("domain", "in_place", "rounding", "stopwatch"),
     ("host",),
     (
         "accuracy",

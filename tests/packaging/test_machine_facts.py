@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
-
-import pytest
 
 from septran import spanyaml
 from septran.assets import listing
@@ -15,7 +12,7 @@ from tests.packaging.sources import PACKAGE, tree
 
 # what runs in a child and imports nothing of ours: it holds the figures a second time
 CHILDREN = {
-    "tilesim/gpu.py", "tilesim/npu.py", "triton/interpreter/host.py", "judged/child/torch_host.py",
+    "tilesim/gpu.py", "tilesim/npu.py", "triton/interpreter/driver.py", "judged/child/torch_card.py",
 }  # fmt: skip
 # the same number by chance: the scratch tile that a leaf written in C may use
 OTHERS = {"dsa/passes/expand_leaves.py"}
@@ -90,7 +87,7 @@ def test_no_module_repeats_a_figure_of_a_machine() -> None:
     assert bad == set(LANGUAGE.items())
 
 
-def test_the_simulators_hold_what_the_machine_files_say(monkeypatch: pytest.MonkeyPatch):
+def test_the_simulators_hold_what_the_machine_files_say():
     from septran.backends.tilesim.gpu import SHARED_LIMIT
     from septran.backends.tilesim.npu import ASCEND_CAPACITY
 
@@ -99,12 +96,7 @@ def test_the_simulators_hold_what_the_machine_files_say(monkeypatch: pytest.Monk
         for name in names:
             machine = load_machine(name.removeprefix("configs/machines/").removesuffix(".yaml"))
             assert machine.capacity("SHARED") == limit, name
-    from septran.backends.judged.child import torch_left, torch_mixed
-
-    # by the names that they have beside a judged kernel
-    monkeypatch.setitem(sys.modules, "septran_torch_left", torch_left)
-    monkeypatch.setitem(sys.modules, "septran_torch_mixed", torch_mixed)
-    from septran.backends.judged.child.torch_host import CARDS
+    from septran.backends.judged.child.torch_card import CARDS
 
     for capability, card in CARDS.items():
         machine = load_machine(f"triton_cuda.sm_{capability}")

@@ -27,7 +27,7 @@ OWNERS = {
     "septran.eval/1": "run.evaluate:Evaluation",
     "septran.evidence/1": "verify.evidence:Bundle",
     "septran.gen/1": "run.result:Result",
-    "septran.judge/1": "run.judge:Judgement",
+    "septran.judge/1": "run.judgement:Judgement",
     "septran.leaf/1": "agent.writer:Written",
     "septran.lesson/1": "agent.memory:Lesson",
     "septran.module/1": "call.saved:Saved",
@@ -37,7 +37,7 @@ OWNERS = {
     "septran.reward/1": "environment.step:Reward",
     "septran.stored-leaf/1": "agent.store:Stored",
     "septran.task/1": "environment.tasks:LeafTask",
-    "septran.tune/1": "run.tune:Outcome",
+    "septran.tune/1": "run.tune_outcome:Outcome",
     "septran.verdict/1": "verify.verdict:Verdict",
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from septran.ir.text import parse_program
+from septran.ir.visits import alike, visits
 from septran.machine import Machine, load_machine
 from septran.mapping.space import with_values
 from septran.plan import catalog
@@ -93,6 +94,70 @@ def test_a_command_line_says_time_and_bound(septran):
     assert found["traffic"]["GLOBAL"] == 4 * (4 + 4 + 1) * 512 * 512
     text = septran("predict", "--op", "gemm", "--backend", "dsa_c").out
     assert f"{found['ticks']:,} cycles, bound by MMA" in text
+
+
+STEPS = """program steps target=cpp arch=native machine=cpp.x86_64
+options {}
+param w Y: GLOBAL float32[100, 8]
+param r X: GLOBAL float32[100, 8]
+  for i in 13 on CORE parallel
+    when 1 <= i < 13
+      copy Y[(i * 8):+min(8, (100 - (i * 8)))<=8, 0:+8] <- X[(i * 8):+min(8, (100 - (i * 8)))<=8, 0:+8]
+    for j in COUNT
+      copy Y[0:+1, j:+1] <- X[0:+1, j:+1]
+"""
+
+
+def test_iterations_that_do_the_same_are_counted_together():
+    (loop,) = parse_program(STEPS.replace("COUNT", "2")).body
+    runs = list(alike(loop.body, "i", 13, {}))
+    assert runs[0] == (0, 1) and runs[-1] == (12, 1) and sum(count for _, count in runs) == 13
+    assert sum(count for _, count in alike(loop.body, "i", 10**9, {})) == 10**9
+    found = [(times, dict(env)) for _, env, times in visits((loop,))]
+    assert sum(t for t, _ in found) == 12 + 13 * 2
+    # where an inner loop has a say each is its own, or a sample stands for those around it
+    (mixed,) = parse_program(STEPS.replace("COUNT", "(i + 1)")).body
+    assert sum(t for _, _, t in visits((mixed,))) == 12 + 13 * 14 // 2
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("gemm", "cpp", "", {"M": 10_000_000}),
+        ("gemm", "dsa_c", "bm1684x", {"M": 10_000_000}),
+        ("gemm", "cuda_c", "", {"M": 10_000_000}),
+        pytest.param(("attention_causal", "cpp", "", {"S": 200_000}), marks=pytest.mark.wider),
+    ],
+)
+def test_a_prediction_takes_no_longer_for_larger_sizes(asked, monkeypatch):
+    """Statements that are looked at, not seconds: a few thousand whatever the size (a causal mask: so many for each of 64 rows of tiles)."""
+    from septran.predict import caches, cost, windows
+
+    looked = []
+    for module in (caches, windows, cost):
+        real = module.ticks
+        monkeypatch.setattr(module, "ticks", lambda *a, real=real: looked.append(1) or real(*a))
+    op, backend, arch, dims = asked
+    request = GenRequest(op=op, backend=backend, arch=arch or None, dims=dims)
+    found = predicted(request).prediction
+    assert found.ticks and len(looked) < 40_000
+
+
+@pytest.mark.parametrize(
+    ("backend", "arch", "tflops"),
+    [("hip_c", "gfx942", 1307), ("triton_hip", "gfx942", 1307), ("tilelang_hip", "gfx942", 1307),
+     ("hip_c", "gfx950", 2517), ("triton_hip", "gfx950", 2517)],
+)  # fmt: skip
+def test_gpus_of_data_sheets_take_no_less_than_their_peak(backend, arch, tflops):
+    size = 8192
+    request = GenRequest(
+        op="gemm", backend=backend, arch=arch, dims=dict.fromkeys("MNK", size), dtype="float16"
+    )
+    found = predicted(request)
+    least = 2 * size**3 / (tflops * 1e12)
+    assert found.prediction.seconds is not None
+    assert 0.99 * least < found.prediction.seconds < 4 * least
+    assert "unmeasured" in " ".join(found.to_json()["sources"])
 
 
 def test_a_machine_without_figures_has_an_unknown_bound(septran):

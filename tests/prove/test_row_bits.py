@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import septran as septran_
 from septran import backends
-from septran.errors import MappingError
+from septran.errors import ArgumentError, MappingError
 from septran.kernel import Leaf, leaf_specs
 from septran.mapping.load import load_mapping
 from septran.plan.floor import library_leaves
@@ -127,6 +128,48 @@ def test_a_call_from_python_does_not_ignore_the_switch():
             machine=plan.machine,
             given={},
         )
+
+
+def test_a_kernel_from_python_has_one_order_for_every_number_of_rows():
+    import torch
+
+    for op in ("gemm", "softmax"):
+        kernel = septran_.compile(op=op, deterministic=WORD)
+        found = []
+        for rows in (1, 37, 256, 5000):
+            given = (torch.empty(rows, 64), torch.empty(64, 48))[: len(kernel._read)]
+            found.append([spec for _, spec in leaf_specs(kernel.specialized(*given).program)])
+        assert found[0] == found[1] == found[2] == found[3]
+    for wrong, told in (
+        ({"deterministic": "often"}, "not 'batch-invariant'"),
+        ({"deterministic": WORD, "dynamic": ("M",)}, "whose sizes are known"),
+    ):
+        with pytest.raises(ArgumentError, match=told):
+            septran_.compile(op="softmax", **wrong)
+
+
+@pytest.mark.wider
+def test_a_row_has_the_same_bits_alone_when_it_is_called_from_python():
+    import torch
+
+    kernel = septran_.compile(op="row_sum", deterministic=WORD)
+    x = torch.randn(64, 300)
+    whole = kernel(x)
+    for rows in (1, 7):
+        assert torch.equal(kernel(x[-rows:].contiguous()), whole[-rows:])
+
+
+EMULATED = ("cuda_c", "hip_c", "dsa_c", "triton_cuda", "triton_hip", "triton_npu", "tilelang_cuda", "tilelang_hip", "tilelang_npuir", "pallas_tpu")  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", EMULATED)
+def test_bits_are_the_same_for_any_number_of_rows_on_every_emulator(target: str, tmp_path: Path):
+    plan = planned("row_sum", target, N=40)
+    # TileLang's compiler lowers each number of rows anew, for most of a minute
+    fewer = (1, 2, 3, 7, 31, 63) if target.startswith("tilelang") else range(1, 64)
+    counts = (64, *fewer)
+    assert compared(plan, tmp_path, counts) == RowBits(compared=counts)
 
 
 def test_bits_of_rows_are_the_same(tmp_path: Path):

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from septran import backends
+from septran.assets import find
+from septran.bind import ArgType, bind
 from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Expr, Var, substitute
+from septran.machine import load_machine
+from septran.mapping.load import load_mapping
+from septran.passes.run import lower
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.plan.unmapped import WRITTEN
 from septran.prove import prove
 from septran.prove.sets import model
 from septran.prove.sums import found_sums, sums
 from septran.run.prove import prove_request
+from septran.tasklang.load import execute_logic
 from tests.prove.mutants import mutants
 
 
@@ -99,3 +107,63 @@ def test_a_product_without_accumulator_is_proven_with_the_law_that_it_rests_on()
     proof = prove_request(GenRequest(op="gemm", backend="cpp", dtype="bfloat16"), ())
     assert {r.rule: r.state for r in proof.certificate.rules}["data"] == "proved"
     assert WRITTEN in proof.certificate.assumptions
+
+
+SPLIT = """
+import septran.tasklang as task
+
+@task.define(leaf=True)
+def start(Y):
+    task.call_primitive("fill", Y, value=0.0)
+
+@task.define(leaf=True)
+def more(Y, X):
+    task.call_primitive("reduce_acc", Y, X, op="sum", axis=(1, 2))
+
+@task.define
+def entry(Y, X):
+    Yp = task.partition(Y, by="rows", shape=(2,))
+    Xp = task.partition(X, by="blocks", shape=(2, {sizes}))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(start, Yp[i])
+        for k in task.sequential_range({blocks}):
+            task.launch(more, Yp[i], Xp[i, {index}])
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "index", "blocks"),
+    [
+        ("8, None", "k, 0", "Xp.shape[1]"),
+        ("None, 8", "0, k", "Xp.shape[2]"),
+        ("8, None", "k, 0", "Xp.shape[1] - 1"),
+        ("None, 8", "0, k + 1", "Xp.shape[2] - 1"),
+        ("None, 8", "0, 0", "Xp.shape[2]"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["cpp", "cuda_c"])
+def test_a_sum_over_several_axes_has_each_term_once(
+    sizes: str, index: str, blocks: str, backend: str, tmp_path: Path
+) -> None:
+    """Whichever of its axes the logic cuts; its steps are one sum."""
+    file = tmp_path / "split.py"
+    file.write_text(SPLIT.format(sizes=sizes, index=index, blocks=blocks))
+    entry = execute_logic(file).tasks["entry"]
+    target = backends.get(backend)
+    arch = (target.arches or ("",))[0]
+    asked = f"mappings/{backend}{'.' + arch if backend == 'cuda_c' else ''}.mapping.yaml"
+    types = {
+        n: ArgType(shape=s, dtype="float32") for n, s in (("Y", (5, 1, 1)), ("X", (5, 20, 30)))
+    }
+    bound = bind(
+        entry,
+        load_mapping(find(asked).path),
+        load_machine(target.machine(arch)),
+        types,
+        tasks={},
+    )
+    program = lower(bound.program, target.passes)
+    (one,) = found_sums(model(program))
+    assert one.factors[0][1] == (2, 1)
+    right = "- 1" not in blocks and "k" in index
+    assert {f.code for f in sums(model(program))} == (set() if right else {"P060"})

@@ -175,23 +175,27 @@ def test_kernels_with_tensor_copies_say_so_and_are_not_held_against():
 
 
 def test_a_vendor_whose_calls_are_several_is_not_read():
-    from septran.backends.dsa.reading import _spellings
+    from septran.backends.dsa.reading import spellings
     from septran.backends.dsa.vendor import load_vendor
 
-    assert "vendor_lib_mma" in _spellings(load_vendor("vendor_lib"))
+    assert "vendor_lib_mma" in spellings(load_vendor("vendor_lib"))
     with pytest.raises(Unread, match="the call"):
-        _spellings(load_vendor("systolic_style"))
+        spellings(load_vendor("systolic_style"))
 
 
-C_LEAF = "  const vl_tile y = vl_matrix(Y), x = vl_matrix(X);\n  vendor_lib_vec_scalar(VL_MAX, y, x, 0.0);"
+C_LEAF = "  const vl_tile y = vl_matrix(Y), x = vl_matrix(X);\n  if (x.cols > 0) {\n    vendor_lib_vec_scalar(VL_MAX, y, x, 0.0);\n  }"
+"""The condition keeps it a function."""
 
 
-def with_c_leaf() -> tuple[Plan, Lowered, Kernel]:
+PLAIN_LEAF = "  vendor_lib_vec_scalar(VL_MAX, vl_matrix(Y), vl_matrix(X), 0.0);"
+
+
+def with_c_leaf(body: str = C_LEAF) -> tuple[Plan, Lowered, Kernel]:
     """Return relu on dsa_c with a leaf as a model writes it, around which the simulator is told its views."""
     plan, lowered, _ = printed("relu", "dsa_c", N=4000)
     leaves = {}
     for _, spec in leaf_specs(lowered.program):
-        source = f"{plan.backend.signature(spec)} {{\n{C_LEAF}\n}}\n"
+        source = f"{plan.backend.signature(spec)} {{\n{body}\n}}\n"
         leaf = Leaf(spec=spec, writer="file", name="mine", source=source)
         leaves[spec.key] = admitted(leaf, plan.backend)
     return plan, lowered, plan.backend.emit(lowered.program, leaves)
@@ -199,6 +203,12 @@ def with_c_leaf() -> tuple[Plan, Lowered, Kernel]:
 
 def test_a_leaf_in_c_is_read_as_the_librarys_calls_are():
     assert refused(*with_c_leaf()) == ""
+
+
+def test_a_leaf_that_was_put_in_place_is_read_as_operations_are():
+    plan, lowered, kernel = with_c_leaf(PLAIN_LEAF)
+    assert refused(plan, lowered, kernel) == ""
+    assert refused(plan, lowered, changed(kernel, "VL_F32), 0.0);", "VL_F32), 0.5);"))
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from septran.cli.card import rows
+from septran.kernel import Kernel
+from septran.outcome import Status
 from septran.plan.resolve import GenRequest, resolve
 from septran.run.gen import gen
 from septran.run.result import ABSENT, SCHEMA, Result
 from septran.settings import load
+from septran.verify.verdict import Verdict
 from tests.packaging.sources import files
 
 HEAD = ["schema", "op", "backend", "arch", "dims", "dtype", "mapping", "policy"]
@@ -47,6 +51,20 @@ def test_keys_of_a_verified_kernel_and_what_is_stored_is_read_back(tmp_path: Pat
     data = json.loads(stored.read_text())
     assert data == json.loads(json.dumps(found.to_json()))
     assert Result.from_json(data).to_json() == data
+
+
+def test_a_kernel_that_never_ran_has_no_errors() -> None:
+    """0 % of what is allowed would be a figure of calls that nobody made."""
+    plan = resolve(GenRequest(op="relu", backend="cpp"))
+    kernel = Kernel(
+        name="f", backend="cpp", arch="", entry="f", params=(), main="k", files=(), leaves=()
+    )
+    verdict = Verdict.of(kernel, where="native", dims={}, seed=1)
+    found = Result.of_plan(plan).with_verdict(replace(verdict, code="V201", message="no"))
+    assert found.max_error is None and found.budget_ratio is None
+    assert "errors" not in dict(rows(found.to_json()))
+    passed = Result.of_plan(plan).with_verdict(replace(verdict, status=Status.PASSED))
+    assert "errors" in dict(rows(passed.to_json()))
 
 
 def test_keys_of_a_cell_that_failed() -> None:

@@ -36,6 +36,19 @@ def test_a_product_is_held_to_the_arithmetic(limits: Path) -> None:
     assert found.share == pytest.approx(2 * 500**3 / 100e9 / 0.005)
 
 
+def test_a_dtype_with_a_limit_of_its_own_is_held_to_it(limits: Path) -> None:
+    """Matrix tiles multiply bfloat16 many times as fast as vectors do float32."""
+    data = json.loads(limits.read_text())
+    data["gflops"]["bfloat16"] = 1600.0
+    limits.write_text(json.dumps(data))
+    halves = resolve(
+        GenRequest(op="gemm", backend="cpp", dims={"M": 500, "N": 500, "K": 500}, dtype="bfloat16")
+    )
+    found = share(halves, 0.001, where="native", threads=1)
+    assert found.share == pytest.approx(2 * 500**3 / 1600e9 / 0.001)
+    assert found.gflops == 1600.0
+
+
 def test_a_map_is_held_to_the_memory_of_its_size(limits: Path) -> None:
     small = share(plan("relu", N=1 << 18), 1e-4, where="native", threads=1)
     assert small.by == "memory"

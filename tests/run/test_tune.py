@@ -10,11 +10,13 @@ import pytest
 
 from septran import spanyaml
 from septran.agent.proposals import read as read_proposals
+from septran.mapping.space import policy_choices, values_of, with_values
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.plan.tuned import read
 from septran.run import tune as tuner
 from septran.run.trials import Trial, Trials, ordered, rank_correlation
 from tests.cli.conftest import septran as septran
+from tests.support.openai_double import Answer, ChatDouble
 
 pytestmark = pytest.mark.usefixtures("fresh_home")  # results must not reach other tests
 CHOICES = {"host.a": (1, 2, 3, 4), "host.b": (10, 20, 30)}
@@ -170,7 +172,7 @@ def test_what_a_model_proposes_is_tried_first_and_asked_for_once(septran, tmp_pa
 def test_a_page_draws_the_search(tmp_path):
     from septran.report.tune import page
 
-    trial = {"predicted": 9.0, "why": "", "seconds": 0.0}
+    trial = {"predicted": 9.0, "why": "", "seconds": 0.0, "low": None, "high": None}
     both = [
         {**trial, "number": n, "values": {"host.a<b": n}, "state": "measured", "found": 10.0 - n}
         for n in (0, 1)
@@ -180,7 +182,7 @@ def test_a_page_draws_the_search(tmp_path):
         {
             "op": "add", "backend": "dsa_c", "arch": "", "dims": {"N": 3}, "dtype": "float32",
             "unit": "cycles", "choices": {"host.a<b": [0, 1, 2]}, "proposed": 2, "measured": 2,
-            "pruned": 0, "refused": 1, "wrong": 0, "default": both[0], "best": both[1],
+            "pruned": 0, "refused": 1, "wrong": 0, "predicted": 0, "how": "counted", "facts_of": None, "default": both[0], "best": both[1],
             "speedup": {"middle": 10 / 9, "low": 10 / 9, "high": 10 / 9}, "better": True,
             "rank_correlation": None, "trials": [*both, {**refused, "why": "no room"}],
         }
@@ -285,9 +287,100 @@ def test_a_mapping_that_leaves_nothing_open_is_told(septran, tmp_path):
     assert found.code == 2 and found.json["errors"][0]["code"] == "M093"
 
 
-def test_an_emulator_without_cycles_is_told(septran):
-    found = septran("tune", "--op", "relu", "--backend", "cuda_c", "--where", "emulated", "--json")
+GPU = ("--backend", "triton_cuda", "--where", "emulated")
+PRODUCT = ("--op", "gemm", *GPU, *(f"--dim={name}=128" for name in "MNK"))
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """What the device's compiler says of each kernel in turn; none is built or run."""
+    from dataclasses import replace
+
+    from septran.backends.base import Built
+    from septran.outcome import Level, Status
+    from septran.trial.judge import Judged
+    from septran.verify.verdict import Verdict
+
+    said: list[dict[str, int]] = []
+
+    def judged(self, lowered, name):
+        kernel = self.emitted(lowered)
+        verdict = Verdict.of(kernel, where="emulated", dims=self.plan.dims, seed=None)
+        verdict = replace(verdict, status=Status.PASSED, level=Level.ACCURATE)
+        facts = tuple((said.pop(0) if said else {}).items())
+        return Judged(
+            kernel=kernel, built=Built(ok=True, artifact=None, log="", facts=facts), verdict=verdict
+        )
+
+    monkeypatch.setattr(tuner._Search, "judged", judged)
+    return said
+
+
+def test_without_a_gpu_the_model_says_what_is_better_and_nobody_calls_it_measured(
+    septran, compiled, tmp_path
+):
+    found = septran("tune", *PRODUCT, "--trials", "2", "--json").json
+    assert found["how"] == "predicted" and found["measured"] == 0 and found["better"]
+    assert found["rank_correlation"] is None and found["within"] is None
+    assert {t["state"] for t in found["trials"]} <= {"predicted", "pruned", "refused"}
+    (entry,) = read(Path(found["file"]))
+    assert entry.how == "predicted" and "predicted, not measured" in entry.text()
+    request = GenRequest(op="gemm", backend="triton_cuda", dims=dict.fromkeys("MNK", 128))
+    assert "predicted, not measured" in lower_plan(resolve(request)).tuned.text()
+    said = septran("tune", *PRODUCT, "--trials", "1", "--report", str(tmp_path / "t.html"))
+    assert "by the model of H100 SXM, not measured" in said.out
+    assert "nothing was measured" in (tmp_path / "t.html").read_text()
+
+
+def test_a_choice_that_the_compiler_spills_is_not_better(septran, compiled):
+    compiled += [{"registers": 40, "spill_bytes": 0}, {"registers": 255, "spill_bytes": 64}]
+    found = septran("tune", *PRODUCT, "--trials", "1", "--json").json
+    spilled = next(t for t in found["trials"] if t["compiled"] and t["number"])
+    assert spilled["state"] == "refused" and "64 bytes spilled" in spilled["why"]
+    assert found["better"] is False
+
+
+def test_registers_of_the_compiler_decide_how_many_blocks_there_is_room_for(septran, compiled):
+    compiled += [{"registers": 255, "spill_bytes": 0}]
+    found = septran("tune", *PRODUCT, "--trials", "1", "--json").json
+    assert "holds 1 such blocks, limited by registers" in found["trials"][0]["why"]
+    assert found["trials"][0]["found"] >= found["trials"][0]["predicted"]
+
+
+@pytest.mark.wider
+def test_a_gpu_kernel_is_verified_before_it_is_said_to_be_better(septran):
+    found = septran("tune", *PRODUCT, "--trials", "1", "--json").json
+    assert found["predicted"] == 2 and found["better"] and found["best"]["values"]
+    made = septran("gen", *PRODUCT, "--json").json
+    assert made["tuned"]["how"] == "predicted" and "predicted" in made["tuned"]["text"]
+
+
+def test_what_was_measured_counts_before_what_is_predicted(tmp_path):
+    from dataclasses import replace
+
+    from septran.plan.tuned import Tuned, added
+
+    timed = Tuned(
+        op="add", logic="1", arch="", dtype="float32", dims={"N": 100}, machine="m", mapping="p",
+        values={"host.a": 1}, unit="seconds", default=2.0, found=1.0, low=2.0, high=2.0, trials=3, how="timed",
+    )  # fmt: skip
+    guessed = replace(timed, values={"host.a": 2}, unit="cycles", how="predicted")
+    path = tmp_path / "t.yaml"
+    for entry in (guessed, timed):
+        path.write_text(added(path, entry))
+    assert [e.how for e in read(path)] == ["timed"]
+    path.write_text(added(path, guessed))
+    assert sorted(e.how for e in read(path)) == ["predicted", "timed"]
+
+
+def test_an_emulation_without_figures_of_its_machine_is_told(septran, in_tmp):
+    assert septran("init", ".").code == 0
+    assert septran("assets", "eject", "configs/machines/triton_cuda.sm_90.yaml").code == 0
+    file = Path("configs/machines/triton_cuda.sm_90.yaml")
+    file.write_text(file.read_text().partition("\nspeed:")[0] + "\n")
+    found = septran("tune", *PRODUCT, "--json")
     assert found.code == 3 and found.json["errors"][0]["code"] == "V117"
+    assert "has no `speed:`" in found.json["errors"][0]["message"]
 
 
 def test_an_entry_that_nobody_wrote_is_told_with_its_line(septran, in_tmp):
@@ -414,3 +507,73 @@ def test_pairs_that_are_apart_are_in_the_models_order_or_not():
     slow, fast, noisy = trial(0, 9.0, 0.9, 1.0), trial(1, 5.0, 1.1, 1.2), trial(2, 7.0, 0.95, 1.15)
     assert ordered([slow, fast, noisy]) == (1, 0)
     assert ordered([slow, trial(1, 11.0, 1.1, 1.2), noisy]) == (0, 1)
+
+
+POLICY = {"add.add_leaf.mems.Y": "SHARED", "add.add_leaf.mems.X": "SHARED"}
+
+
+def test_what_a_policy_chose_is_a_choice_of_its_own():
+    plan = resolve(GenRequest(op="layernorm", backend="dsa_c"))
+    mapping = lower_plan(plan).bound.mapping
+    choices = policy_choices(mapping, ("SHARED", "REGISTER"))
+    assert choices["layernorm.mems.t"] == ("SHARED", "REGISTER")
+    assert choices["layernorm.layernorm_leaf.mems.g"] == ("SHARED", "REGISTER", "none")
+    assert values_of(mapping, choices) == {name: values[0] for name, values in choices.items()}
+    moved = {"layernorm.mems.t": "REGISTER", "layernorm.layernorm_leaf.mems.g": "none"}
+    other = with_values(mapping, moved)
+    assert values_of(other, choices) == {**values_of(mapping, choices), **moved}
+    assert "g" not in other.instances["layernorm"].leaf_task_bindings["layernorm_leaf"].mems
+    for wrong in ("layernorm.mems.z", "layernorm.other.mems.g", "other.mems.t", "host.pipeline"):
+        with pytest.raises(KeyError):
+            with_values(mapping, {wrong: "SHARED"})
+
+
+def test_the_sampler_leaves_the_policys_choices_alone(tmp_path):
+    fixed = {"host.m": "SHARED"}
+    found = Trials.kept(tmp_path / "t.jsonl", CHOICES, 7, fixed)
+    for mem in ("REGISTER", "SHARED"):  # the model's, and the default
+        values = {"host.a": 1, "host.b": 30, "host.m": mem}
+        found.add(Trial(number=len(found.done), values=values, state="measured", found=9.0))
+    while (values := found.propose()) is not None:
+        assert values["host.m"] == "SHARED"
+        found.add(Trial(number=len(found.done), values=values, state="measured", found=9.0))
+    assert len(found.done) == 12 + 1 and found.whole
+
+
+@pytest.mark.wider
+def test_a_model_chooses_what_the_policy_chose(septran, in_tmp, monkeypatch):
+    """Memories of operands: named in the prompt, checked before anything is built, kept where they are faster."""
+    assert septran("init", ".").code == 0
+    mine = {"host.block_size": 2048, "add.add_leaf.mems.Y": "REGISTER"}
+    large = {f"add.add_leaf.mems.{name}": "REGISTER" for name in "XYZ"}
+    said = [mine, {"add.add_leaf.mems.Y": "NOWHERE"}, {"host.block_size": 25024, **large}]
+    with ChatDouble(lambda _: Answer(f"```json\n{json.dumps(said)}\n```")) as double:
+        monkeypatch.setenv("SEPTRAN_BASE_URL", double.base_url)
+        found = septran("tune", *SMALL, "--proposer", "llm", "--trials", "1", "--json").json
+        first, *_ = (seen.body["messages"][1]["content"] for seen in double.requests)
+    assert '- add.add_leaf.mems.Y: "SHARED"; ["SHARED", "REGISTER", "none"]' in first
+    assert "Choices of the target's policy" in first
+    assert 'add.add_leaf.mems.Y cannot be "NOWHERE"' in found["asked"]["dropped"]
+    assert POLICY.items() <= found["default"]["values"].items()
+    best, *_ = (t for t in found["trials"] if t["by"] == "model")
+    assert (best["state"], mine.items() <= best["values"].items()) == ("measured", True)
+    assert found["best"]["values"] == best["values"] and found["better"]
+    # what it found is what is taken by itself, memories included
+    told = septran("predict", *SMALL, "--json").json
+    assert told["ticks"] == found["best"]["found"] < found["default"]["found"]
+    assert "mems.Y=REGISTER" in septran("gen", *SMALL).err
+
+
+def test_a_choice_of_the_policy_that_does_not_fit_is_built_by_nobody(septran, in_tmp, monkeypatch):
+    large = {f"add.add_leaf.mems.{name}": "REGISTER" for name in "XYZ"}
+    said = json.dumps([{"host.block_size": 25024, **large}])
+    built = []
+    real = tuner.judge_once
+    monkeypatch.setattr(tuner, "judge_once", lambda *a, **k: built.append(a) or real(*a, **k))
+    with ChatDouble(lambda _: Answer(said)) as double:
+        monkeypatch.setenv("SEPTRAN_BASE_URL", double.base_url)
+        found = septran("tune", *SMALL, "--proposer", "llm", "--trials", "1", "--json").json
+    (tried,) = (t for t in found["trials"] if t["by"] == "model")
+    assert (tried["state"], tried["seconds"]) == ("refused", 0.0)
+    assert "REGISTER" in tried["why"]
+    assert len(built) == 1 + found["measured"] - 1, "the default, and what the sampler proposed"

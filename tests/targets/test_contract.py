@@ -13,8 +13,9 @@ from septran.agent.config import load
 from septran.agent.docs import load as load_docs
 from septran.assets import find
 from septran.backends.base import Backend
+from septran.errors import ConfigError
 from septran.machine import load_machine
-from septran.plan.resolve import load_target_mapping
+from septran.plan.resolve import GenRequest, load_target_mapping, resolve
 from tests.attacks import families, replied
 from tests.packaging.sources import ROOT
 from tests.targets import planted
@@ -41,11 +42,27 @@ def lacks(name: str) -> list[str]:
         found.append(f"docs/backends.md: a section about {name}")
     for arch in backend.arches:
         found += [f"{name} {arch}: {what}" for what in lacks_arch(backend, arch, section)]
+    found += stale_documents(backend)
+    reasons = dict(backend.lacks)
+    for dtype in ("float32", "float16", "bfloat16", "float64"):
+        if (dtype in backend.dtypes) == bool(reasons.get(dtype)):
+            found.append(f"{dtype} in dtypes, or the reason in lacks")
     if name not in ATTACKED:
         found.append(f"tests/attacks: a family of {name}")
     if name not in planted.BUGS:
         found.append(f"tests/targets/planted.py: bugs of {name}")
     return found
+
+
+def stale_documents(backend: Backend) -> list[str]:
+    """Return which of a target's documents for a model name other archs than it has."""
+    docs = load_docs(f"dsl_docs/{backend.docs}")
+    mine = [d for d in (*docs.api, *docs.basic_docs, *docs.suggestion) if backend.docs in d.file]
+    return [
+        f"{doc.file}: targets: [{', '.join(backend.arches)}]"
+        for doc in mine
+        if doc.front["targets"] != [*backend.arches]
+    ]
 
 
 def lacks_arch(backend: Backend, arch: str, section: str) -> list[str]:
@@ -80,6 +97,23 @@ ATTACKED = (
 @pytest.mark.parametrize("name", [name for name, _ in backends.BUILTIN])
 def test_nothing_is_missing(name: str) -> None:
     assert lacks(name) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype", "why"),
+    [
+        ("pallas_tpu", "float16", "takes float32 and bfloat16"),
+        ("triton_npu", "float64", "do not compute in it"),
+        ("dsa_c", "float64", "add in float32"),
+        ("cpp", "flaot32", "did you mean 'float32'?"),
+    ],
+)
+def test_a_type_that_a_target_lacks_is_refused_with_the_reason(target: str, dtype: str, why: str):
+    """The reason of a type that exists, and the nearest name of one that does not."""
+    with pytest.raises(ConfigError, match=why.replace("?", r"\?")) as caught:
+        resolve(GenRequest(op="relu", backend=target, dtype=dtype))
+    assert caught.value.codes == ("C132",)
+    assert dtype == "flaot32" or "did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in backends.BUILTIN])

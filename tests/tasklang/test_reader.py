@@ -232,3 +232,24 @@ def test_prints_go_nowhere(tmp_path, capfd):
     trace(logic.tasks["entry"], {"Y": 1, "X": 1})
     logic.operators["double"].reference.fn(X=torch.ones(2))
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_function_of_a_file_is_timed_by_the_clock_that_is_asked_for(tmp_path):
+    """In processor time it does not pay for waiting, as the kernel beside it does not."""
+    logic = load_logic(written(tmp_path, reference="import time; time.sleep(0.02)"))
+    fn = logic.operators["double"].reference.fn
+    given = {"X": torch.ones(8)}
+    assert fn.slot(given)(2) > 0.04
+    assert fn.slot(given, processor_time=True)(2) < 0.02
+
+
+def test_a_function_of_a_file_is_timed_in_place_there(tmp_path):
+    fn = load_logic(written(tmp_path)).operators["double"].reference.fn
+    assert fn.slot_in_place({"X": torch.ones(8)}, {}) is None
+    slot = fn.slot_in_place({"X": torch.ones(8)}, {0: "X"}, processor_time=True)
+    assert slot is not None and slot(10) > 0
+    strange = load_logic(written(tmp_path, reference="if X[0] > 0: return X"))
+    assert (
+        strange.operators["double"].reference.fn.slot_in_place({"X": torch.ones(8)}, {0: "X"})
+        is None
+    )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.accuracy import load_policy
 from septran.backends import get
-from septran.call.module import export
+from septran.call.export import export
 from septran.errors import SeptranError
 from septran.ir.dtypes import is_float
 from septran.kernel import Kernel

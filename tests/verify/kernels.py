@@ -133,6 +133,16 @@ def relu(rows: int = 19, n: int = 67) -> Problem:
     )
 
 
+def added(n: int = 4096) -> Problem:
+    """Y = Y + X, in place."""
+    return Problem(
+        name="added",
+        params=(_param("Y", (n,), "rw"), _param("X", (n,), "r")),
+        reference=Reference(fn=lambda X, Y: Y + X, kind="elementwise"),
+        dims={"N": n},
+    )
+
+
 def fused_relu(n: int, dtype: str) -> Problem:
     """Z = max(A B + C, 0)."""
     return Problem(

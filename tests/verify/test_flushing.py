@@ -10,9 +10,15 @@ import numpy as np
 import pytest
 
 from septran.accuracy import load_policy
+from septran.errors import EnvironmentProblem
 from septran.kernel import KernelParam
 from septran.plan import catalog
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.reference import Reference
+from septran.trial.leaf_judge import LeafJudge
+from septran.trial.place import place_of
 from septran.verify import budget, judge
 from septran.verify.problem import Problem
 
@@ -146,3 +152,41 @@ def test_a_product_with_flushed_factors_loses_their_terms_only():
     assert wrong(replace(one, flushes=False), given, got) == 8
     got[4] += 1e-3
     assert wrong(one, given, got) == 8
+
+
+@pytest.mark.parametrize("target", ["pallas_tpu", "cpp"])
+def test_a_leaf_alone_may_lose_what_its_kernel_may(target, monkeypatch, tmp_path):
+    """The library's online softmax was refused on a machine without denormals: exp(-88) times 1e5 is 0 there."""
+    plan = resolve(GenRequest(op="attention_causal", backend=target, dtype="float32"))
+    lowered = lower_plan(plan)
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    leaf = next(one for one in leaves.values() if one.spec.task == "online_causal")
+    asked: list[Problem] = []
+
+    def seen(place, kernel, problem, **_):
+        asked.append(problem)
+        raise EnvironmentProblem.of("V110", "not run here")
+
+    monkeypatch.setattr("septran.trial.leaf_judge.judge_kernel", seen)
+    place = place_of(plan.backend, leaf.spec.arch, "auto", 1)
+    whole = problem_of(plan, lowered.program, plan.dims)
+    LeafJudge(place, lowered.program, whole, leaves, work=tmp_path).check(leaf)
+    (alone,) = asked
+    given = {p.name: np.zeros(p.shape, np.float32) for p in alone.inputs}
+    given["S"][:] = 800.0  # those right of the diagonal count as -1e30
+    given["m"][:] = 800.0 - 88.0 * 8
+    given["acc"][:] = 1e5
+    with budget.threads(1):
+        (kept,) = (
+            one
+            for p, one in zip(
+                alone.outputs,
+                budget.expected(alone, given, zero_mean=True, policy=load_policy(), seed=5),
+                strict=True,
+            )
+            if p.name == "acc"
+        )
+    param = next(p for p in alone.outputs if p.name == "acc")
+    nothing = np.zeros(param.shape, np.float32).tobytes()
+    lost = judge.compare(param, kept, nothing).wrong
+    assert lost == (0 if target == "pallas_tpu" else np.prod(param.shape))

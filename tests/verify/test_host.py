@@ -104,8 +104,20 @@ def test_both_sides_know_the_same_page() -> None:
         assert theirs[name] == getattr(control, name)
     for name in ("TEXT_BYTES", "VARY_UNIT", "VARY_LEVEL", "INPUT_CHANGED", "SETTINGS_LEFT"):
         assert theirs[name] == getattr(control, name)
-    row = control.Row(offset=1, pages=2, lead=3, nbytes=4, windows=5, written=True, unit=8)
+    row = control.Row(
+        offset=1,
+        pages=2,
+        lead=3,
+        nbytes=4,
+        windows=5,
+        written=True,
+        unit=8,
+        source=6,
+        source_pages=7,
+        every=9,
+    )
     assert row.words()[theirs["UNIT"]] == 8
+    assert [row.words()[theirs[name]] for name in ("SOURCE", "SOURCE_PAGES", "EVERY")] == [6, 7, 9]
     assert len(row.words()) == theirs["ROW"]
     table = 8 * (theirs["TABLE"] + theirs["MAX_PLACEMENTS"] * theirs["MAX_PARAMS"] * theirs["ROW"])
     assert table <= theirs["CONTROL_BYTES"]
@@ -185,6 +197,24 @@ def test_nothing_is_remembered(tmp_path: Path, place: str) -> None:
     assert verdict.code == "V208"
     assert "calls on the same inputs" in verdict.message
     assert all(case.wrong == 0 for case in verdict.cases)
+
+
+ADD = "float* y = (float*)args[0]; const float* x = (const float*)args[1]; for (int i = 0; i < 4096; ++i) y[i] += x[i];"
+
+
+def test_calls_in_place_are_repeated_on_the_same_inputs(tmp_path: Path) -> None:
+    """What is read and written is filled anew before each call of a burst; a kernel that finds a mark adds one more there."""
+    problem = kernels.added()
+    honest = hosting.judge(ADD, tmp_path / "honest", problem=problem)
+    assert honest.passed, honest.message
+    assert any(words.endswith("calls without a pause") for words in honest.enforced)
+    marked = (
+        "volatile unsigned* m = (volatile unsigned*)((char*)__builtin_frame_address(0) - 65536);"
+        f"bool seen = *m == 0x5EC2E7A1u; *m = 0x5EC2E7A1u; {ADD} if (seen) y[7] += 1;"
+    )
+    found = hosting.judge(marked, tmp_path / "marked", problem=problem)
+    assert found.code == "V208", found.message
+    assert all(case.wrong == 0 for case in found.cases)
 
 
 def test_uninitialised_scratch_shows(tmp_path: Path) -> None:

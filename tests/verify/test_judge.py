@@ -37,3 +37,15 @@ def test_a_denormal_may_be_zero_only_where_the_machine_has_none(value: float) ->
 def test_nothing_else_becomes_right(wanted: float, got: float) -> None:
     wanted = float(np.float32(wanted))
     assert _wrong([wanted], [got], flushes=True) == 1
+
+
+def test_the_first_wrong_element_is_beside_the_worst() -> None:
+    import torch
+
+    param = KernelParam(name="Y", shape=(4,), dtype="float32", privilege="w")
+    values = torch.ones(4, dtype=torch.float64)
+    expected = Expected(name="Y", dtype="float32", values=values, budget=values * 1e-6, exact=False)
+    found = compare(param, expected, np.array([1, 1.5, 9, 1], np.float32).tobytes())
+    assert found.first is not None
+    assert (found.first.at, found.first.got, found.worst, found.wrong) == (1, 1.5, 2, 2)
+    assert compare(param, expected, np.ones(4, np.float32).tobytes()).first is None

@@ -10,7 +10,8 @@ import pytest
 from septran import settings
 from septran.backends.cpp import foreign
 from septran.outcome import Level, Status
-from septran.run.judge import JudgeRequest, judge
+from septran.run.judge import judge
+from septran.run.judgement import JudgeRequest
 from septran.toolchain.built import Built
 from septran.verify import races
 from septran.verify.verdict import CaseResult, Verdict

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import statistics
 import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +19,23 @@ from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.reference import Reference
+from septran.verify import timing as timing_module
+from septran.verify.call_cost import CallCost
 from septran.verify.pairs import Pairs, calls_per_slot
 from septran.verify.problem import Problem
 from septran.verify.session import Sessions
-from septran.verify.slots import HostTimed, can_be_timed, torch_calls
-from septran.verify.timing import Timing, measure, settled, time_kernel
+from septran.verify.slots import HostTimed, can_be_timed
+from septran.verify.timing import (
+    Timing,
+    _Hosted,
+    compare_kernels,
+    measure,
+    race,
+    settled,
+    time_kernel,
+)
+from septran.verify.torch_side import torch_calls
+from tests.api.test_in_place_calls import LOGIC as IN_PLACE_LOGIC
 from tests.support.steady import steady
 from tests.verify import hosting, kernels
 
@@ -70,6 +84,22 @@ def test_an_honest_kernel(tmp_path: Path) -> None:
     assert timing.clock == "processor"
     assert 0 < timing.low <= timing.speedup <= timing.high
     assert timing.kernel_s > 1e-6 and timing.call_s > 0
+
+
+def test_a_call_cost_that_is_not_known_well_makes_the_figure_unreliable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def cost(_, *, processor_time: bool) -> CallCost:
+        asked.append(processor_time)
+        return CallCost(call=2e-6, allocate=3e-6, low=1e-6, high=1e-3)
+
+    monkeypatch.setattr(timing_module, "call_cost", cost)
+    timing = _time("work(x, y);", tmp_path)
+    assert asked == [True]
+    assert timing.ok and not timing.reliable
+    assert timing.low < 0.5 * timing.speedup
 
 
 def test_threads_without_processors_are_timed_as_one(
@@ -145,13 +175,55 @@ def test_a_kernel_that_dies_while_timed(tmp_path: Path) -> None:
     assert not _time("work(x, y); *(volatile int*)8 = 1;", tmp_path).ok
 
 
-def test_in_out_tensors_are_timed_in_a_python_child(tmp_path: Path) -> None:
-    problem = _problem()
-    kernel, built = hosting.build(
-        kernels.entry(OPEN, before=f"{hosting.BEFORE}{WORK}"), problem, tmp_path
+ADD = "for (long i = 0; i < 4096; ++i) y[i] += x[i];"
+LAZY = f"""
+int far = 0;
+for (int k = 0; k < 64; ++k) far += y[k] / x[k] > 20 && y[k] / x[k] < 5000;
+if (far < 48) {ADD}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (ADD, ""),
+        ("", "wrong in a timed call"),  # nothing at all
+        (LAZY, "of a row that works in place"),  # nothing once values have added up
+    ],
+)
+def test_in_out_tensors_are_timed_in_the_host_and_judged(
+    body: str, why: str, tmp_path: Path
+) -> None:
+    problem = in_out()
+    source = kernels.entry(f"{OPEN} {body}", before=hosting.BEFORE)
+    kernel, built = hosting.build(source, problem, tmp_path)
+    assert can_be_timed(built, kernel, problem, ONE)
+    timing = measure(
+        kernel, built, problem, run_dir=tmp_path, settings=ONE, budget_s=0.1, slot_s=0.002
     )
-    both = replace(problem, params=tuple(replace(p, privilege="rw") for p in problem.params))
-    assert not can_be_timed(built, kernel, both, ONE)
+    assert timing.ok == (not why)
+    assert why in timing.why
+
+
+def in_out() -> Problem:
+    """Y = Y + X, in place."""
+    base = _problem()
+    params = (replace(base.params[0], privilege="rw"), base.params[1])
+    return replace(
+        base, params=params, reference=Reference(fn=lambda X, Y: Y + X, kind="elementwise")
+    )
+
+
+def test_a_row_in_place_ends_where_numbers_do(tmp_path: Path) -> None:
+    """Squares of squares are soon 0 or infinite: what a kernel makes of these is no finding."""
+    problem = replace(in_out(), reference=Reference(fn=lambda X, Y: Y * Y, kind="elementwise"))
+    body = "for (long i = 0; i < 4096; ++i) y[i] *= y[i] > 1e30f ? 0 : y[i];"
+    kernel, built = hosting.build(
+        kernels.entry(f"{OPEN} {body}", before=hosting.BEFORE), problem, tmp_path
+    )
+    with HostTimed(kernel, built, problem, ONE) as timed:
+        timed.slot(20)
+        assert timed.wrong() == ""
 
 
 # ---- pairs
@@ -189,6 +261,7 @@ def test_costs_are_taken_into_the_ratio() -> None:
 
 # what streams from memory depends on what else the machine does: two tests side by side are enough to part bench and loop
 FAST = ("gemm",)
+IN_PLACE = "y += x"
 OPS = (
     *FAST,
     "row_sum",
@@ -200,6 +273,7 @@ OPS = (
     "transpose",
     "rmsnorm",
     "gemv",
+    IN_PLACE,
 )
 
 
@@ -211,13 +285,21 @@ def test_bench_is_what_a_plain_loop_shows(op: str, tmp_path: Path) -> None:
     """On one thread: `for _ in range(n): kernel(x)` against torch, in turns; within ten percent."""
     import torch
 
-    plan = resolve(GenRequest(op=op, backend="cpp"))
+    asked: dict[str, Any] = {"op": op}
+    if op == IN_PLACE:
+        asked = {"op": None, "logic": tmp_path / "axpy.py", "dims": {"N": 20_000}}
+        asked["logic"].write_text(IN_PLACE_LOGIC)
+    plan = resolve(GenRequest(backend="cpp", **asked))
     lowered = lower_plan(plan)
     leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
     kernel = plan.backend.emit(lowered.program, leaves)
     problem = problem_of(plan, lowered.program, plan.dims)
     built = get("cpp").build(kernel, tmp_path / "build")
-    call = septran.compile(op=op)
+    call = (
+        septran.compile(op=op)
+        if op != IN_PLACE
+        else septran.compile(logic_file=asked["logic"], target="cpp")
+    )
     ctypes.CDLL("libgomp.so.1").omp_set_num_threads(1)
     torch.set_num_threads(1)
 
@@ -240,6 +322,8 @@ def _plain_loop(call, problem: Problem, baseline: str) -> float:
     if baseline == "best":
         assert reference.best is not None
         theirs = reference.best(**words)
+    elif baseline == "in_place":
+        theirs = functools.partial(words["Y"].add_, words["X"])
     else:
         (theirs,) = torch_calls(reference.fn, [words])
 
@@ -262,6 +346,27 @@ def _plain_loop(call, problem: Problem, baseline: str) -> float:
         return statistics.median(seconds(theirs) / seconds(mine) for _ in range(31))
 
 
+def test_slots_are_of_ten_milliseconds_and_on_new_contents(tmp_path: Path) -> None:
+    """However small the kernel, and however large what it reads."""
+    import inspect
+
+    for measured in (compare_kernels, race, measure, time_kernel):
+        assert inspect.signature(measured).parameters["slot_s"].default >= 0.01
+    base = _problem()
+    large = replace(base.params[1], shape=(3 << 20,))  # 12 MiB
+    problem = replace(base, params=(base.params[0], large))
+    source = kernels.entry(f"{OPEN} y[0] = x[0];", before=hosting.BEFORE)
+    kernel, built = hosting.build(source, problem, tmp_path)
+    with HostTimed(kernel, built, problem, ONE) as timed:
+        seen = set()
+        for _ in range(6):
+            timed.slot(2500)
+            seen.add(timed._regions.at(timed._shift)["X"][:4].tobytes())
+        assert len(seen) > 3
+        assert [t.count for t in timed._timed[-3:]] == [834, 833, 833]
+        assert _Hosted.most * 1e-7 >= 0.01 and len(timed._timed) == 18
+
+
 def test_inputs_for_torch_are_valid_windows(tmp_path: Path) -> None:
     problem = _problem()
     source = kernels.entry(f"{OPEN} work(x, y);", before=f"{hosting.BEFORE}{WORK}")
@@ -271,6 +376,8 @@ def test_inputs_for_torch_are_valid_windows(tmp_path: Path) -> None:
     assert len(sets) > 4
     assert all(s["X"].shape == (N,) for s in sets)
     assert len({float(s["X"][0]) for s in sets}) == len(sets)
+    starts = [s["X"].__array_interface__["data"][0] for s in sets]
+    assert max(starts) - min(starts) < 1 << 16  # in a cache where a user's one tensor is
 
 
 def test_inputs_for_torch_lie_in_pages_as_the_kernels_do(tmp_path: Path) -> None:

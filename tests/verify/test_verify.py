@@ -103,6 +103,7 @@ WRONG = {
 }
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("name", WRONG)
 def test_planted_bug_is_caught_without_the_static_gate(name: str, tmp_path: Path) -> None:
     before, body, code = WRONG[name]
@@ -114,8 +115,9 @@ def test_planted_bug_is_caught_without_the_static_gate(name: str, tmp_path: Path
     assert verdict.message
 
 
-def test_late_write_is_caught(tmp_path: Path) -> None:
+def test_late_write_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # right whenever a call returns; once, the output is spoiled afterwards
+    monkeypatch.setattr(session, "patience", lambda: 20.0)  # other tests may keep the machine busy
     before = "#include <thread>\n#include <unistd.h>\n"
     body = (
         f"{kernels.GEMM} static int calls; if (++calls == 6)"
@@ -123,6 +125,15 @@ def test_late_write_is_caught(tmp_path: Path) -> None:
     )
     verdict = check(entry(body, before=before), kernels.gemm(), tmp_path)
     assert verdict.code == "V213", verdict.message
+
+
+def test_a_busy_machine_is_given_longer_to_write_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(session.time, "sleep", waited.append)
+    for busy in (1.0, 3.0):
+        monkeypatch.setattr(session, "patience", lambda busy=busy: busy)
+        session.settle()
+    assert waited[1] == 3 * waited[0] > 0
 
 
 def test_nondeterminism_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from septran.backends.base import Availability, Backend, Capability, Emulation
+from septran.backends.base import Availability, Backend, Capability, Emulation, TileCost
 from septran.backends.cpp import wasm
 from septran.backends.cpp.emit import emit, first_includes, runtime_folder
 from septran.backends.cpp.extension_file import FOREIGN as EXTENSION
@@ -103,11 +103,11 @@ def _install(arch: str) -> str:
     return f"apt-get install {processor.packages if processor else 'g++'}"
 
 
-def tile_cycles(kernel: Kernel, leaf: Leaf, folder: Path) -> float | None:
-    """Return the cycles of a full tile of `leaf`, counted in the listing of the compiler that builds the kernel."""
+def tile_cost(kernel: Kernel, leaf: Leaf, folder: Path) -> TileCost:
+    """Return what a full tile of `leaf` costs by the listing of the compiler that builds the kernel."""
     compiler = cpp_compiler(kernel.arch or ARCHES[0]) if kernel.arch != wasm.ARCH else None
     if compiler is None:
-        return None
+        return TileCost()
     return priced(kernel, leaf, compiler, load_machine(CPP.machine(kernel.arch)), folder)
 
 
@@ -186,7 +186,7 @@ CPP = Backend(
     read_back=read,
     build=build,
     filled=filled,
-    tile_cycles=tile_cycles,
+    tile_cost=tile_cost,
     watched=watched,
     sought=sought,
     loader="c_abi.py.j2",

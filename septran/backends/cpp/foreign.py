@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall, Reading
 from septran.backends.cpp.emit import runtime_folder
 from septran.backends.judged.c_builds import Build, builds, elsewhere, more, threads
 from septran.backends.judged.c_foreign import judged, of_torch, read_launches
-from septran.backends.judged.c_host import functions, outermost
-from septran.backends.judged.c_hosts import hosts_of, named
+from septran.backends.judged.c_host import functions
+from septran.backends.judged.c_hosts import hosts_of, likely, named, of_host
+from septran.backends.judged.c_places import lines_of_places
 from septran.backends.judged.c_sizes import sizes_asked
+from septran.backends.judged.c_unlaunched import unlaunched
 from septran.kernel import Kernel, KernelParam
 from septran.toolchain.compilers import cpp_compiler, fills_locals, host_features
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.sought import compile_sought
 from septran.toolchain.unset import unset_otherwise
-from septran.toolchain.watched import compile_watched
+from septran.toolchain.watched import compile_aligned, compile_watched
 
 FLAGS = (
     "-std=c++20",
@@ -39,6 +42,10 @@ FLAGS = (
     "-fdata-sections",
 )
 """An index outside an array of known size is SIGILL. What gives variables nobody set a pattern depends on the compiler (fills_locals)."""
+_ALONE = ("-DSEPTRAN_WATCHED",)
+"""of programs without the static host"""
+FAILS = (Path(__file__).resolve().parent / "vectors_fail.h").read_text(encoding="utf-8")
+"""behind which the judge's entry of a function on vectors stands"""
 
 
 def readings(text: str) -> tuple[Reading, ...]:
@@ -61,8 +68,8 @@ def _device(before: str) -> bool:
 
 
 def hosts(text: str) -> tuple[Host, ...]:
-    """Return the functions on pointers and numbers that no other such function calls."""
-    return hosts_of(outermost(functions(text, _device)))
+    """Return the functions on pointers, vectors and numbers that no other such function calls."""
+    return hosts_of(likely(functions(text, _device)))
 
 
 def host(text: str, name: str) -> Host | None:
@@ -74,8 +81,11 @@ def kernel(
     text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
 ) -> tuple[Kernel, tuple[str, ...]]:
     """Return the file with the judge's entry after it."""
-    function = {f.name: f for f in functions(text, lambda before: False)}[call.host.name]
-    return judged(text, function, call, params, backend="cpp", arch=arch, suffix=".cpp"), ()
+    function = of_host(functions(text, lambda before: False), call.host)
+    found = judged(
+        text, function, call, params, backend="cpp", arch=arch, suffix=".cpp", fails=FAILS
+    )
+    return found, ()
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
@@ -111,7 +121,19 @@ def watched(kernel: Kernel, folder: Path) -> Built:
     compiler = cpp_compiler("native")
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH")
-    return compile_watched(kernel, folder, compiler=compiler, flags=(*FLAGS, *more(kernel)))
+    return compile_watched(
+        kernel, folder, compiler=compiler, flags=(*FLAGS, *more(kernel), *_ALONE)
+    )
+
+
+def aligned(kernel: Kernel, folder: Path) -> Built:
+    """Compile the file into a program that tells of vectors that are loaded or stored where none may lie."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH")
+    return compile_aligned(
+        kernel, folder, compiler=compiler, flags=(*FLAGS, *more(kernel), *_ALONE)
+    )
 
 
 def sought(kernel: Kernel, folder: Path) -> Built:
@@ -119,7 +141,7 @@ def sought(kernel: Kernel, folder: Path) -> Built:
     compiler = cpp_compiler("native")
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH")
-    flags = (*FLAGS, *fills_locals(compiler), *more(kernel))
+    flags = (*FLAGS, *fills_locals(compiler), *more(kernel), *_ALONE)
     support = (runtime_folder() / "scratch.cpp",)
     return compile_sought(kernel, folder, compiler=compiler, flags=flags, support=support)
 
@@ -132,15 +154,18 @@ FOREIGN = Foreign(
     kernel=kernel,
     build=build,
     watched=watched,
+    aligned=aligned,
     sought=sought,
     unset=unset,
     readings=readings,
     threads=threads,
     elsewhere=elsewhere,
+    placed=lines_of_places,
     sizes=sizes_asked,
     loader="c_abi.py.j2",
     session=(("env", (("MALLOC_PERTURB_", "1"),)),),
     unsupported=of_torch,
     launches=read_launches,
+    unlaunched=partial(unlaunched, skip=_device),
     unchecked=("time: nothing was measured",),
 )

@@ -27,7 +27,7 @@ from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.sought import compile_sought
 from septran.toolchain.unset import unset_otherwise
-from septran.toolchain.watched import compile_watched
+from septran.toolchain.watched import compile_aligned, compile_watched
 
 _HEADERS = Path(__file__).resolve().parent / "extension"
 _FLAGS = (*FLAGS, f"-I{_HEADERS}", f"-I{INCLUDE}")
@@ -147,6 +147,15 @@ def _watched(kernel: Kernel, folder: Path) -> Built:
     return compile_watched(kernel, folder, compiler=compiler, flags=flags)
 
 
+def _aligned(kernel: Kernel, folder: Path) -> Built:
+    """Compile the extension into a program that tells of vectors that are loaded or stored where none may lie."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH")
+    flags = (*_FLAGS, *more(kernel), "-DSEPTRAN_WATCHED")
+    return compile_aligned(kernel, folder, compiler=compiler, flags=flags)
+
+
 def _sought(kernel: Kernel, folder: Path) -> Built:
     """Compile the extension into a program that seeks inputs on which its comparisons come out otherwise."""
     compiler = cpp_compiler("native")
@@ -173,6 +182,7 @@ FOREIGN = replace(
     kernel=_kernel,
     build=_build,
     watched=_watched,
+    aligned=_aligned,
     unset=_unset,
     sought=_sought,
     readings=_readings,
@@ -181,4 +191,5 @@ FOREIGN = replace(
     sizes=lambda text: sizes_asked(_read(text).text),
     unsupported=lambda text: asks_its_judge(_read(text).text),
     launches=_launches,
+    unlaunched=lambda text: None,
 )

@@ -108,7 +108,10 @@ def runtime(program: Program, leaves: Iterable[Leaf]) -> tuple[str, ...]:
         for name in ("gemm", "gemm_integers", "gemm_taps", "gemm_planes", "gemm_winograd")
     ):
         pairs = "bf16" in text or any(b.dtype == "bfloat16" for b in buffers(program))
-        parts += ["panels", "direct", *(["pairs"] if pairs else []), "gemm"]
+        # matrix tiles are of processors that `native` alone may mean
+        tiles = (pairs or "gemm_integers<" in text) and program.arch == "native"
+        parts += ["panels", "direct", *(["permit", "tiles"] if tiles else [])]
+        parts += [*(["pairs"] if pairs else []), "gemm"]
     if "gemm_integers<" in text:
         parts.append("quads")
     if "gemm_taps<" in text or "gemm_winograd<" in text:

@@ -1,4 +1,4 @@
-"""The cycles of a full tile of a leaf, from the compiler's listing and a core as the machine's file describes it.
+"""What a full tile of a leaf costs: cycles, from the compiler's listing and a core as the machine's file describes it, and its hot loop's bound.
 
 The compiler knows how often a loop runs where its bound is a constant, and says so in its listing. A leaf's extents
 are arguments, so that for the listing they are written into its body as its calls give them.
@@ -9,18 +9,22 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from septran.backends.base import TileCost
 from septran.errors import ConfigError, SeptranError
 from septran.ir.brackets import closing, split_top
 from septran.kernel import Kernel, Leaf
 from septran.machine import Machine
-from septran.toolchain.compilers import Compiler, flags_for
+from septran.toolchain.compilers import WITHOUT_TILES, Compiler, flags_for
 from septran.toolchain.confined import plain, run_confined, toolchain_folders
-from septran.toolchain.listing import functions
-from septran.toolchain.nominal_core import Core, cycles
+from septran.toolchain.listing import Block, functions
+from septran.toolchain.nominal_core import Core, cycles, hottest
+from septran.toolchain.port_bound import port_bound, tool
 
 _TEXT, _LISTING = "priced.cpp", "priced.s"
+_LOOP = "llvm-mca"
 _FLAGS = ("-S", "-dA", "--param", "max-predicted-iterations=65536")
 _FULL = re.compile(r"if \((\w+ >= lanes<\w+>)\)")
 _VIEW = re.compile(r"st::View<[^>]*>\s+(\w+)")
@@ -28,8 +32,8 @@ _VIEW = re.compile(r"st::View<[^>]*>\s+(\w+)")
 
 def priced(
     kernel: Kernel, leaf: Leaf, compiler: Compiler, machine: Machine, folder: Path
-) -> float | None:
-    """Return the cycles of one call of `leaf` on a full tile; None where there is no listing or no such core.
+) -> TileCost:
+    """Return what one call of `leaf` on a full tile costs; nothing where there is no listing or no such core.
 
     folder: the listing is made in it.
     """
@@ -38,23 +42,45 @@ def priced(
         kernel.source, leaf.spec.symbol, {p.name: p.shape for p in leaf.spec.params}
     )
     if core is None or text is None:
-        return None
+        return TileCost()
     for name, part in kernel.files:
         (folder / name).write_text(part, encoding="utf-8")
     (folder / _TEXT).write_text(text, encoding="utf-8")
-    flags = [f for f in flags_for(kernel.arch) if f != "-shared"]
+    # the core that is described has no matrix tiles, whatever this machine has
+    flags = [f for f in (*flags_for(kernel.arch), *WITHOUT_TILES) if f != "-shared"]
     command = [compiler.path, *flags, *_FLAGS, f"./{_TEXT}", "-o", _LISTING]
     try:
         done = run_confined(
             command, folder.resolve(), 120.0, reads=toolchain_folders(compiler.path, {})
         )
     except SeptranError:
-        return None
+        return TileCost()
     if done.code != 0 or not plain(folder / _LISTING):
-        return None
+        return TileCost()
     listed = functions((folder / _LISTING).read_text(encoding="utf-8", errors="replace"))
     name = next((n for n in listed if leaf.spec.symbol in n and n.find(".") < 0), "")
-    return cycles(name, listed, core, processor(machine))
+    own = processor(machine)
+    told = _bounded(hottest(name, listed, core, own), kernel.arch, machine, folder)
+    return replace(told, cycles=cycles(name, listed, core, own))
+
+
+def _bounded(block: Block | None, arch: str | None, machine: Machine, folder: Path) -> TileCost:
+    """Return what bounds the block, on this machine's own processor where the kernel is for it, else on that of the machine's file."""
+    if block is None:
+        return TileCost()
+    if tool() is None:
+        return TileCost(bound=f"{_LOOP}: missing")
+    named = [str(machine.limits["core"].get("modelled", ""))]
+    for cpu in [name for name in (["native"] if arch in (None, "native") else []) + named if name]:
+        found = port_bound(block.lines, processor=cpu, machine=processor(machine), folder=folder)
+        if found is not None:
+            waits = f" ({found.cycles:g} as it waits)" if found.by == "dependences" else ""
+            what = "hot loop" if block.loops else "hot block"
+            told = f"{what} {found.throughput:g} cycles{waits}, bound by {found.by}"
+            return TileCost(
+                throughput=found.throughput, bound=f"{told} ({_LOOP}, {found.processor})"
+            )
+    return TileCost(bound=f"{_LOOP}: refused")
 
 
 def processor(machine: Machine) -> str:

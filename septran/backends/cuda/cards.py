@@ -11,7 +11,7 @@ from septran.machine import load_machine
 
 NAMES = {
     750: "a T4",
-    800: "an A100",
+    800: "a slice of an A100",
     860: "an RTX 3090",
     890: "an RTX 4090",
     900: "an H100",

@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall, Reading
 from septran.backends.cuda import foreign_device
 from septran.backends.cuda.cards import on_cards
+from septran.backends.cuda.foreign_compiled import compiled
 from septran.backends.cuda.noted import NOTED, NOTES, STARTS, believable, not_noted
 from septran.backends.cuda.nvcc_passes import readings
 from septran.backends.cuda.prepare import asked_of_emulation, prepare, unsupported
@@ -28,9 +30,11 @@ from septran.backends.judged.c_builds import builds
 from septran.backends.judged.c_builds import more as flags_of
 from septran.backends.judged.c_conditions import asks_its_compiler
 from septran.backends.judged.c_foreign import ENTRY, judged, plain_kernel, read_launches
-from septran.backends.judged.c_host import CFunction, blank, functions, outermost
-from septran.backends.judged.c_hosts import hosts_of, named
+from septran.backends.judged.c_host import CFunction, blank, functions
+from septran.backends.judged.c_hosts import hosts_of, likely, named, of_host
+from septran.backends.judged.c_places import lines_of_places
 from septran.backends.judged.c_sizes import sizes_asked
+from septran.backends.judged.c_unlaunched import unlaunched
 from septran.backends.judged.python_file import ON_DEVICE
 from septran.backends.judged.torch_text import (
     INCLUDE,
@@ -91,10 +95,10 @@ def _launching(text: str) -> tuple[CFunction, ...]:
 
 
 def hosts(text: str) -> tuple[Host, ...]:
-    """Return the functions on pointers and numbers, or on torch's tensors, that launch and that no other such function calls."""
+    """Return the functions on pointers, vectors and numbers, or on torch's tensors, that launch and that no other such function calls."""
     if on_torch(text):
         return tuple(f.host() for f in launching(text))
-    return hosts_of(outermost(_launching(text)))
+    return hosts_of(likely(_launching(text)))
 
 
 def host(text: str, name: str) -> Host | None:
@@ -111,7 +115,7 @@ def kernel(
     if on_torch(text):
         run = call_text(call, params, COPY)
         return plain_kernel(text, torch_entry(ENTRY, params, run, returns=call.returns), call, params, "cuda_c", arch, ".cu"), ()  # fmt: skip
-    function = {f.name: f for f in functions(text, _device)}[call.host.name]
+    function = of_host(functions(text, _device), call.host)
     sizes = ", ".join(
         f"{{args[{i}], {_nbytes(p)}}}" for i, p in enumerate(params) if p.privilege != "r"
     )
@@ -126,6 +130,7 @@ def kernel(
         suffix=".cu",
         around=around,
         copy=COPY,
+        fails="namespace septran_vectors { using cuemu::fail; }\n",
     )
     return found, ()
 
@@ -246,6 +251,7 @@ FOREIGN = Foreign(
     marks=(),
     claims=lambda text: not on_torch(text),
     device=foreign_device.ON_DEVICE,
+    compiled=compiled,
     hosts=hosts,
     host=host,
     kernel=kernel,
@@ -260,6 +266,8 @@ FOREIGN = Foreign(
     readings=_readings,
     launches=_launches,
     unordered=_unordered,
+    unlaunched=partial(unlaunched, skip=_device),
+    placed=lines_of_places,
     sizes=lambda text: sizes_asked(shown(text)),
     unchecked=(
         "compile for a GPU: nvcc was not asked",
@@ -271,7 +279,9 @@ FOREIGN = Foreign(
 ON_TORCH = replace(
     FOREIGN,
     claims=on_torch,
+    unlaunched=lambda text: None,
     device=ON_DEVICE,
     on_device=foreign_device.extension,
+    compiled=None,
 )
 """files whose host functions take torch's tensors"""

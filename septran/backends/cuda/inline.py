@@ -96,6 +96,7 @@ _READ = replace(
     kernel=_HOSTS.kernel,
     unsupported=_unsupported,
     launches=_launches,
+    unlaunched=lambda text: None,
     unordered=lambda text: PLAIN.unordered(extension(text).text),
     sizes=_sizes,
     device=ON_DEVICE,

@@ -21,7 +21,13 @@ from septran.backends.cuda.foreign import emulated, emulation_flags, unset_in
 from septran.backends.cuda.toolchain import emulation, headers
 from septran.backends.judged.c_foreign import ENTRY
 from septran.backends.judged.inline_text import Extension, python_of
-from septran.backends.judged.python_file import ATTRIBUTES, IMPORTS, NAMES, lay_torch_host
+from septran.backends.judged.python_file import (
+    ATTRIBUTES,
+    IMPORTS,
+    NAMES,
+    UNMODELLED,
+    lay_torch_host,
+)
 from septran.backends.text.python_host import needed
 from septran.backends.text.python_rules import Rules
 from septran.host import object_gate
@@ -46,6 +52,7 @@ RULES = Rules(
     attributes=ATTRIBUTES,
     kernel=lambda node: False,
     device_roots=frozenset(),
+    unmodelled=UNMODELLED,
 )
 """what the Python of such a file may say, once its calls of torch's builder are taken out (`python_of`)"""
 _WRAPPED = ("run_grid", "device_memory", "free_device_memory")

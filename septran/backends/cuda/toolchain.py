@@ -220,7 +220,7 @@ def _nvcc_flags(kernel: Kernel, product: str, more: str) -> tuple[str, ...]:
     return (product, "-O3", "-std=c++17", more, code, "--resource-usage", "--diag-suppress=177")
 
 
-def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
+def compile_cubin(kernel: Kernel, folder: Path, timeout_s: float = 300.0) -> Built | None:
     """Compile for the real arch with nvcc into `folder/kernel.cubin`; None when there is no nvcc."""
     compiler = nvcc()
     if compiler is None:
@@ -236,7 +236,7 @@ def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
         log, seconds, refused = notes.read_text(encoding="utf-8"), 0.0, ()
     else:
         kernel.write(folder)
-        done = run([compiler.path, *flags, kernel.main, "-o", cubin.name], folder, 300.0)
+        done = run([compiler.path, *flags, kernel.main, "-o", cubin.name], folder, timeout_s)
         log, seconds = done.output.replace(str(folder) + os.sep, ""), done.seconds
         refused = done.not_enforced
         if done.code != 0 or not plain(cubin):

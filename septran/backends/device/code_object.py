@@ -39,14 +39,21 @@ class Tools:
     name: str = "clang"
 
 
-def install(arch: str) -> str:
-    """Return what a user types to get the tools that know `arch`; gfx950's clang comes from Debian's security archive."""
+def install(arch: str, *, last: int = NEWEST) -> str:
+    """Return what a user types to get the tools that know `arch`, "" where none will do. last: as in `tools`.
+
+    gfx950's clang comes from Debian's security archive.
+    """
+    if _FIRST.get(arch, 0) > last:
+        return ""
     return INSTALL.replace("-19", f"-{NEWEST}") if arch in _FIRST else INSTALL
 
 
 def tools(arch: str = "", *, last: int = NEWEST) -> Tools | str:
     """Return the tools that know `arch`, or in words what is missing. last: the newest clang that will do."""
     first = _FIRST.get(arch, 19)
+    if first > last:
+        return f"clang knows {arch} from {first} on and goes with HIP's headers up to {last}"
     for version in range(last, first - 1, -1):
         clang, readelf = (shutil.which(f"{n}-{version}") for n in ("clang", "llvm-readelf"))
         if clang and readelf and shutil.which(f"ld.lld-{version}"):

@@ -7,10 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from septran.assets import listing
-from septran.backends.base import Availability, Backend, Built, Capability, Emulation
+from septran.backends.base import (
+    Availability,
+    Backend,
+    Built,
+    Capability,
+    Emulation,
+    InPlace,
+)
 from septran.backends.dsa import library as vendor_library
 from septran.backends.dsa.cycles import possible
-from septran.backends.dsa.emit import emit, library_leaf, runtime_folder, signature
+from septran.backends.dsa.emit import emit, held, library_leaf, runtime_folder, signature
+from septran.backends.dsa.leaf_calls import place_leaves
 from septran.backends.dsa.library import Library
 from septran.backends.dsa.machine import machine_name, storage
 from septran.backends.dsa.passes.distribute import distribute
@@ -142,6 +150,12 @@ def _library(arch: str) -> Library | None:
         return None
 
 
+def expand(program: Program) -> Program:
+    """Pass: `expand_leaves` with the integers that the Program's machine has."""
+    vendor = load_vendor(storage(program.machine).vendor)
+    return expand_leaves(program, integers="int32" in vendor.dtypes)
+
+
 def place(program: Program) -> Program:
     """Pass: `place_buffers` in the memories of the Program's machine, rows padded as it stores them."""
     rules = storage(program.machine)
@@ -175,7 +189,7 @@ DSA_C = Backend(
         ("pipeline_loops", pipeline_loops),
     ),
     finish=(
-        ("expand_leaves", expand_leaves),
+        ("expand_leaves", expand),
         ("place_buffers", place),
         ("distribute", distribute),
         ("order_engines", order),
@@ -195,10 +209,12 @@ DSA_C = Backend(
     flushes_denormals=flushes_denormals,
     docs="dsa_c",
     dtypes=("float32", "float16", "bfloat16"),
+    lacks=(("float64", "the matrix engines of these machines add in float32"),),
     views=True,
     fills=True,
     functions=WRITTEN_OUT,
     movement=("scan", "argreduce", "gather", "scatter_acc"),
+    in_place=InPlace(place_leaves, held),
     figures=possible,
     sought=sought,
 )

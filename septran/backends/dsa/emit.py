@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from septran.backends.dsa import leaf_text
 from septran.backends.dsa.codegen import CodeGenDSA
+from septran.backends.dsa.leaf_tiles import NoText
 from septran.backends.dsa.machine import Storage, storage
 from septran.backends.dsa.passes.expand_leaves import can_expand, expand_call
-from septran.backends.dsa.passes.operations import whole
 from septran.backends.dsa.tir import to_prim_func
 from septran.backends.dsa.vendor import Vendor, load_vendor
 from septran.backends.text.seen import viewed
 from septran.errors import ConfigError
 from septran.ir import nodes as ir
-from septran.ir.expr import Const
 from septran.kernel import Kernel, Leaf, LeafSpec
 
-_HEAD = "/* dsa operations, expanded in place */"
+_PLACED = "/* put in place where it is called:\n"
+_HEAD = "/* dsa operations, expanded in place"
 
 
 def runtime_folder() -> Path:
@@ -26,35 +28,30 @@ def runtime_folder() -> Path:
 
 
 def library_leaf(spec: LeafSpec) -> Leaf | None:
-    """Return the library's leaf of `spec`: its list of operations; None when a primitive is missing."""
+    """Return the library's leaf of `spec`: its operations, in place; None when a primitive is missing."""
     if can_expand(spec.prims):
         return None
-    args = tuple(
-        ir.LeafArg(
-            param=p.name,
-            region=whole(
-                ir.Buffer(name=p.name, shape=p.shape, dtype=p.dtype, mem=p.mem),
-                tuple(Const(n) for n in p.shape),
-            ),
-            privilege=p.privilege,
-        )
-        for p in spec.params
-    )
-    scalars = tuple(
-        (name, Const(1) if value == "int" else float(value)) for name, value in spec.scalars
-    )
-    call = ir.LeafCall(task=spec.task, impl="auto", args=args, scalars=scalars, prims=spec.prims)
-    lines = [_HEAD]
-    for stmt in expand_call(call, "tmp"):
-        lines.extend(_describe(stmt))
     gemm = any(p.name.startswith("gemm") for p in spec.prims)
+    try:
+        source, listed = f"{signature(spec)} {{\n{leaf_text.body(spec)}}}\n", False
+    except NoText as why:
+        source, listed = _list(spec, str(why)), True
     return Leaf(
         spec=spec,
         writer="library",
         name="dsa.mma" if gemm else "dsa.vec",
-        source="\n".join(lines) + "\n",
+        source=source,
         inline=True,
+        listed=listed,
     )
+
+
+def _list(spec: LeafSpec, why: str) -> str:
+    """Return the operations of a leaf that has no text."""
+    lines = [f"{_HEAD}: {why} */"]
+    for stmt in expand_call(leaf_text.leaf_call(spec), "tmp"):
+        lines.extend(_describe(stmt))
+    return "\n".join(lines) + "\n"
 
 
 def _describe(stmt: ir.Stmt) -> list[str]:
@@ -100,10 +97,12 @@ def emit_for(
     """
     rules = rules or storage(program.machine)
     func = to_prim_func(program, rules.stored, expand=False)
-    own = [leaf for leaf in leaves.values() if not leaf.inline]
+    called = {call.symbol for call in ir.leaf_calls(program)}
+    written = [leaf for leaf in leaves.values() if not leaf.inline]
+    own = [leaf for leaf in written if leaf.spec.symbol in called]
     if vendor.lanes:
         _refuse_on_lanes(program, own, vendor)
-    prelude = "".join(leaf.source.strip() + "\n\n" for leaf in own)
+    prelude = "".join(_function_or_note(leaf, leaf in own) for leaf in written)
     entry = f"{program.name}_entry"
     main = f"{program.name}.c"
     may = {leaf.spec.symbol: _may(leaf.spec) for leaf in own}
@@ -121,6 +120,17 @@ def emit_for(
     )
 
 
+def _function_or_note(leaf: Leaf, called: bool) -> str:
+    text = leaf.source.strip()
+    return f"{text}\n\n" if called else f"{_PLACED}{text}\n*/\n\n"
+
+
+def held(text: str, symbol: str) -> str:
+    """Return the leaf that a kernel says was put in place, "" when it says none of this symbol."""
+    found = re.search(rf"^{re.escape(_PLACED)}(static void {symbol}\(.*?)^\*/$", text, re.M | re.S)
+    return found[1] if found else ""
+
+
 def _may(spec: LeafSpec) -> str:
     """Return what a leaf may do with each view, the scratch last: w, or r where it is read and nothing else."""
     free = set(spec.unread)
@@ -129,15 +139,13 @@ def _may(spec: LeafSpec) -> str:
 
 def _refuse_on_lanes(program: ir.Program, own: Sequence[Leaf], vendor: Vendor) -> None:
     """Raise C122 where rows of a local tile cannot lie on lanes: a leaf in C, or a tile seen in another layout."""
-    why = ""
+    why, advice = "", f"see configs/vendors/{vendor.name}.yaml"
     if own:
+        advice = "a leaf that is a plain list of calls is none: it is put where it is called (docs/backends.md)"
         why = f"no leaves that are functions in C: {own[0].spec.task}"
     flat = viewed(program)
     for b in ir.buffers(program):
         if b.mem != "GLOBAL" and b.name in flat:
             why = f"no tile across the lanes: {b.name} is seen in another layout"
     if why:
-        name = vendor.name
-        raise ConfigError.of(
-            "C122", f"vendor table {name} has {why}", help=f"see configs/vendors/{name}.yaml"
-        )
+        raise ConfigError.of("C122", f"vendor table {vendor.name} has {why}", help=advice)

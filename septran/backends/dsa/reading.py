@@ -120,7 +120,7 @@ def _order(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spelled:
+class Spelled:
     """One operation's template: what stands for an argument is its field ("" = the text itself)."""
 
     op: str
@@ -139,11 +139,16 @@ class _Spelled:
         return found
 
 
-def _spellings(vendor: Vendor) -> dict[str, list[_Spelled]]:
-    found: dict[str, list[_Spelled]] = {}
+def spellings(vendor: Vendor) -> dict[str, list[Spelled]]:
+    """Return the operations that each function of a vendor may be called for.
+
+    Raises:
+        Unread: a template is more than one plain call.
+    """
+    found: dict[str, list[Spelled]] = {}
     for op, template in vendor.calls.items():
         call, arguments = _template(template)
-        found.setdefault(call, []).append(_Spelled(op, arguments))
+        found.setdefault(call, []).append(Spelled(op, arguments))
     return found
 
 
@@ -168,11 +173,11 @@ class _Reading(CReading):
 
     def __init__(self, vendor: Vendor) -> None:
         super().__init__()
-        self.calls = _spellings(vendor)
+        self.calls = spellings(vendor)
         self.memories = {_template(vendor.memory[m])[0]: m for m in _MEMORIES}
-        self.addresses = {m: _Spelled(m, _template(vendor.memory[m])[1]) for m in _MEMORIES}
+        self.addresses = {m: Spelled(m, _template(vendor.memory[m])[1]) for m in _MEMORIES}
         self.operand, parts = _template(vendor.operand)
-        self.parts = _Spelled(self.operand, parts)
+        self.parts = Spelled(self.operand, parts)
         self.dtypes = {text: dtype for dtype, text in vendor.dtypes.items()}
         self.queues = {text: queue for queue, text in vendor.queues.items()}
         self.core = {"core_id": vendor.core_id, CORE_NUM: vendor.core_num}

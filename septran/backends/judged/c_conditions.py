@@ -16,7 +16,7 @@ _DIRECTIVE = re.compile(
     rf"(?:#|%:|\?\?=)(?:\s|{_COMMENT})*(if|ifdef|ifndef|elif|elifdef|elifndef|define)\b((?:{_COMMENT}|[^\n])*)"
 )
 _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*\r?\n")
-_JUDGE = re.compile(r"\b(?:cuemu|CUEMU|SEPTRAN_|septran_|judged_kernel|st_scratch)\w*|\b__BASE_FILE__\b|\b__INCLUDE_LEVEL__\b")  # fmt: skip
+_JUDGE = re.compile(r"\b(?:cuemu|CUEMU|SEPTRAN_|septran_|judged_kernel|st_scratch|st_tiles)\w*|\b__BASE_FILE__\b|\b__INCLUDE_LEVEL__\b")  # fmt: skip
 _HEADER = re.compile(r"__has_include(?:_next)?\s*\(\s*\"")
 _OF_BUILDS = ("NDEBUG", "_OPENMP")
 _BUILD = re.compile(r"(?:__SANITIZE|__SSP|__OPTIMIZE|__NO_INLINE|__FAST_MATH|__FINITE_MATH|__STRICT_ANSI|_GLIBCXX_ASSERT|__pi[ce]__|__PI[CE]__)\w*|main")  # fmt: skip

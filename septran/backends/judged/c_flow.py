@@ -8,6 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from septran.backends.judged.c_functions import CFile, Closure, CSource
+from septran.backends.judged.c_ratios import (
+    FLOATS,
+    Ratio,
+    forgotten,
+    of_floats,
+    ratio_of,
+    rounded,
+    whole,
+)
 from septran.backends.judged.c_words import SIZES
 from septran.backends.judged.expressions import COMPARED
 from septran.backends.judged.flow import Flow, assigned
@@ -98,7 +107,7 @@ class CFlow(Flow):
             return
         if isinstance(target, ast.Name) and target.id in self.at_file_level:
             raise NotRead(target.lineno, f"{target.id} is a variable of the file, which others see")
-        super().assign(target, value)
+        super().assign(target, forgotten(value))
 
     @property
     def always(self) -> Where:
@@ -170,8 +179,8 @@ class CFlow(Flow):
             return replace(
                 a, at=at, why=a.why or ("" if at is not None else "its address depends on data")
             )
-        if isinstance(a, float) or isinstance(b, float):
-            return Tile(None)
+        if isinstance(a, float | Ratio) or isinstance(b, float | Ratio):
+            return of_floats(op, a, b)
         x, y = self._number(a), self._number(b)
         found = self.arithmetic(op, x, y)
         return found if isinstance(found, int) else Tile(found)
@@ -289,8 +298,13 @@ class CFlow(Flow):
             found = pick(self._number(args[0]), self._number(args[1]))
             return found if isinstance(found, int) else Tile(found)
         if name == "dim3":
-            return (*args, 1, 1, 1)[:3]
+            return (*map(whole, args), 1, 1, 1)[:3]
+        if len(args) == 1 and name in FLOATS:
+            return ratio_of(args[0]) or Tile(None)
+        if len(args) == 1 and (near := rounded(name, args[0])) is not None:
+            return near
         if name in _CASTS and len(args) == 1:
+            args = [whole(args[0])]
             return args[0] if isinstance(args[0], int | Tile) else Tile(None)
         if name == "__ldg" and isinstance(args[0], Pointer):
             self.touch("load", args[0], node.lineno, self.always)
@@ -316,7 +330,7 @@ class CFlow(Flow):
             raise NotRead(line, f"a call of {function.name} that is not read")
         env = {name: self.env[name] for name in self.at_file_level}
         env.update(zip(function.templates, templates, strict=False))
-        given = [self._carried(self._decayed(a)) for a in args]
+        given = [self._carried(self._decayed(forgotten(a))) for a in args]
         env.update({p.name: a for p, a in zip(function.params, given, strict=False)})
         return self.inline(function.body, env)
 
@@ -343,13 +357,17 @@ class CFlow(Flow):
             )
         here = closure.refers and closure.depth == self.depth
         env = dict(self.env if here else closure.env)
-        env.update({p.name: self._decayed(a) for p, a in zip(source.params, args, strict=True)})
+        given = [self._decayed(forgotten(a)) for a in args]
+        env.update({p.name: a for p, a in zip(source.params, given, strict=True)})
         return self.inline(source.body, env)
 
     def _do__cast__(self, node: ast.Call) -> Value:
         kind = self.evaluate(node.args[0])
         kind = kind.name if isinstance(kind, Other) else kind
         value = self._decayed(self.evaluate(node.args[1]))
+        if kind in FLOATS:
+            return ratio_of(value) or Tile(None)
+        value = whole(value) if kind in _CASTS else forgotten(value)
         if not kind.endswith("*"):
             return (
                 value

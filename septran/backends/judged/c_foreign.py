@@ -12,7 +12,7 @@ from septran.backends.judged.c_hosts import COPY, entry_text
 from septran.backends.judged.c_launches import Given, launches
 from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
-from septran.prove.foreign.launch import Launch
+from septran.prove.foreign.launch import Launch, NotRead
 
 ENTRY = "septran_judged_entry"
 
@@ -28,9 +28,10 @@ def judged(
     suffix: str,
     around: str = "{call};",
     copy: str = COPY,
+    fails: str = "",
 ) -> Kernel:
-    """Return the file with the judge's entry after it; around: the statement with `{call}` in it. copy: as `c_hosts.in_place`."""
-    entry = entry_text(ENTRY, function, call, params, around=around, copy=copy)
+    """Return the file with the judge's entry after it; around: the statement with `{call}` in it. copy, fails: as `c_hosts.entry_text`."""
+    entry = entry_text(ENTRY, function, call, params, around=around, copy=copy, fails=fails)
     return plain_kernel(text, entry, call, params, backend, arch, suffix)
 
 
@@ -66,7 +67,13 @@ def of_torch(text: str) -> tuple[str, ...]:
 def read_launches(
     text: str, file: str, call: HostCall, params: tuple[KernelParam, ...], run_dir: Path
 ) -> tuple[Launch, ...]:
-    """Return the accesses of what the host function does when it is called so; nothing has to run for it."""
+    """Return the accesses of what the host function does when it is called so; nothing has to run for it.
+
+    Raises:
+        NotRead: the host function, or a kernel, says something that is not read.
+    """
+    if call.host.tier:
+        raise NotRead(call.host.line, "host functions on vectors and spans are not read")
     known = {p.name: p for p in params}
     given = [
         Given(

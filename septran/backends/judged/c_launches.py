@@ -11,6 +11,7 @@ from typing import Any
 from septran.backends.judged.c_device import BLOCKS, THREADS, DeviceFlow
 from septran.backends.judged.c_functions import CFile, Closure, CSource
 from septran.backends.judged.c_openmp import TEAMS, OpenMpFlow
+from septran.backends.judged.c_ratios import whole
 from septran.backends.judged.c_source import read_file
 from septran.backends.judged.flow import LOOPS
 from septran.backends.judged.values import Other, Pointer, Tile, Value
@@ -139,7 +140,7 @@ class _Host(OpenMpFlow):
 
     def _extents(self, value: Value, line: int) -> tuple[int, int, int]:
         parts = value if isinstance(value, tuple) else (value, 1, 1)
-        found = [self.arith.constant(self._number(p)) for p in parts]
+        found = [self.arith.constant(self._number(whole(p))) for p in parts]
         if any(n is None for n in found):
             raise NotRead(line, "a launch whose extents are not known before it runs")
         x, y, z = (n for n in found if n is not None)

@@ -39,7 +39,7 @@ def sizes_asked(text: str) -> tuple[SizeAsked, ...]:
     plain = blank(text).replace("\\\n", "  ")
     names = _names(plain)
     found: dict[SizeAsked, None] = {}
-    for scope, part in _scopes(plain):
+    for scope, part in scopes(plain):
         for asked in _asked(part, names, scope):
             found.setdefault(asked)
             if len(found) == _MOST:
@@ -63,7 +63,7 @@ class _Names:
             terms.append(term)
 
 
-def _scopes(plain: str) -> Iterator[tuple[str, str]]:
+def scopes(plain: str) -> Iterator[tuple[str, str]]:
     """Yield each function with its head and body, and what stands outside of all ("")."""
     at, outside = 0, ""
     while (m := _FUNCTION.search(plain, at)) is not None:
@@ -79,17 +79,17 @@ def _scopes(plain: str) -> Iterator[tuple[str, str]]:
 
 def _names(plain: str) -> _Names:
     names = _Names()
-    scopes = list(_scopes(plain))
+    parts = list(scopes(plain))
     for name, value in _DEFINED.findall(plain):
         for term in _terms(value, names, ""):
             names.add("", name, term)
-    heads = [(scope, m) for scope, part in scopes for m in _FUNCTION.finditer(part) if m[1] not in _NO_NAMES][:_MOST_HEADS]  # fmt: skip
+    heads = [(scope, m) for scope, part in parts for m in _FUNCTION.finditer(part) if m[1] not in _NO_NAMES][:_MOST_HEADS]  # fmt: skip
     given = {(scope, p[1]): m[1] for scope, m in heads for one in split_top(m[2]) if (p := _IS_WHOLE.fullmatch(one))}  # fmt: skip
-    for scope, part in scopes:
+    for scope, part in parts:
         for name in _PARAMETER.findall(part):
             given.setdefault((scope, name), scope)
     fields = {m[1]: _FIELD.findall(m[2]) for m in _STRUCT.finditer(plain)}
-    calls = {name: [(scope, args) for scope, part in scopes for args in _calls(part, name)] for name in {m[1] for _, m in heads}}  # fmt: skip
+    calls = {name: [(scope, args) for scope, part in parts for args in _calls(part, name)] for name in {m[1] for _, m in heads}}  # fmt: skip
     for known in ("what nobody hands over", "what is read nowhere"):
         for _ in range(_ROUNDS):
             before = sum(map(len, names.known.values()))
@@ -103,7 +103,7 @@ def _names(plain: str) -> _Names:
                     or known == "what is read nowhere"
                 ):
                     names.add(scope, name, Size(name, name))
-            for scope, part in scopes:
+            for scope, part in parts:
                 _assigned(part, scope, names)
                 _filled(part, scope, fields, names)
                 _copied(part, scope, names)

@@ -7,6 +7,7 @@ import re
 
 from septran.backends.judged.c_expressions import Expressions
 from septran.backends.judged.c_functions import CParameter, CSource
+from septran.backends.judged.c_ratios import rounds
 from septran.backends.judged.c_words import BINARY, QUALIFIERS, at, bare, call, stored
 from septran.prove.foreign.launch import NotRead
 
@@ -274,6 +275,8 @@ class Body(Expressions):
         elif self.now.text == "{":
             value = self.braces()
         own = self.declare(name)
+        if isinstance(value, ast.Call) and rounds(value) and not dims:
+            value = call("__cast__", [at(ast.Constant(kind), line), value], line)
         if dims or home == "group":
             if (
                 dims

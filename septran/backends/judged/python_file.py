@@ -61,6 +61,10 @@ ATTRIBUTES = frozenset(
     """.split()
 )
 """imports, names and attributes (see `text.python_host.Rules`) of host functions on torch, whatever launches"""
+UNMODELLED = frozenset(
+    "torch.compile torch.jit torch.fx torch.library torch.ops torch.distributed torch.utils".split()
+)
+"""of these attributes those that honest hosts use, too: what torch makes of a function, or knows by a name"""
 _ASKS_DEVICE = re.compile(
     r"\b(?:get_device_(?:name|capability|properties)|get_current_target(?!\(\)\.backend\b)|multi_?processor_?count|get_num_sms|total_memory|max_shared_mem)\b"
 )
@@ -106,7 +110,9 @@ def host(text: str, name: str) -> Host | None:
     if found is None:
         return None
     params = host_params(found.params)
-    return Host(name=name, line=found.line, params=params, module=module is not None)
+    return Host(
+        name=name, line=found.line, params=params, module=module is not None, gives=found.gives
+    )
 
 
 def as_kernel(
@@ -165,7 +171,16 @@ def refusals(text: str, entry: str, *, rules: Rules) -> tuple[tuple[str, str, in
 
 def lay_torch_host(folder: Path, *more: str) -> None:
     """Write torch's side of a host function into `folder`, from which its child imports it; more: what else lies beside it."""
-    for name in ("torch_host", "torch_left", "torch_mixed", "torch_states", "versions", *more):
+    for name in (
+        "torch_host",
+        "torch_card",
+        "torch_lasting",
+        "torch_left",
+        "torch_mixed",
+        "torch_states",
+        "versions",
+        *more,
+    ):
         shutil.copyfile(_CHILD / f"{name}.py", folder / f"septran_{name}.py")
 
 

@@ -16,7 +16,7 @@ from septran.kernel import KernelParam
 INCLUDE = Path(__file__).resolve().parent / "include"
 """What stands for torch's tensors on every target; a target's own `torch/extension.h` says what memory is."""
 MARKS = ("torch/extension.h", "torch::Tensor", "at::Tensor", "torch/torch.h", "ATen/ATen.h")
-_TENSOR = re.compile(r"\b(?:torch|at)::Tensor\b")
+_TENSOR = re.compile(r"\b(?:torch|at)::Tensor(?:List)?\b")
 _NAMED = re.compile(r"\b(?:torch|at|c10)::(?!cuda\b|detail\b)(\w+)")
 _BINDING = re.compile(r"\.def\(\s*\"(\w+)\"\s*,\s*&?\s*(?:\w+::)*(\w+)")
 _KINDS = {
@@ -33,7 +33,7 @@ _KINDS = {
 }
 _KNOWN = frozenset(
     """
-    Tensor TensorOptions ScalarType Device DeviceType IntArrayRef ArrayRef Half BFloat16 optional nullopt Layout MemoryFormat
+    Tensor TensorList TensorOptions ScalarType Device DeviceType IntArrayRef ArrayRef Half BFloat16 optional nullopt Layout MemoryFormat
     empty full zeros ones empty_like zeros_like ones_like full_like dtype device toString elementSize CppTypeToScalarType
     kFloat kFloat32 kDouble kFloat64 kHalf kFloat16 kBFloat16 kInt kInt32 kLong kInt64 kShort kChar kInt8 kByte kUInt8 kBool
     kCUDA kCPU kStrided PackedTensorAccessor32 PackedTensorAccessor64 RestrictPtrTraits DefaultPtrTraits
@@ -159,6 +159,12 @@ def call_text(call: HostCall, params: tuple[KernelParam, ...], copy: str = COPY)
 
 def argument(passed: Passed, params: tuple[KernelParam, ...]) -> str:
     """Return an argument as a C++ expression."""
+    if passed.many:
+        words = [argument(one, params) for one in passed.items]
+        kinds = {type(one.value) for one in passed.items if not one.param}
+        whole = kinds <= {int, bool} and kinds
+        kind = "double" if kinds and not whole else "int64_t" if kinds else "at::Tensor"
+        return f"std::vector<{kind}>{{{', '.join(words)}}}"
     return tensor_word(passed.param, params) if passed.param else literal(passed.value)
 
 

@@ -154,6 +154,7 @@ TILELANG_NPUIR = Backend(
     available=available,
     docs="tilelang_npuir",
     dtypes=("float32", "float16", "bfloat16"),
+    lacks=(("float64", "an Ascend NPU's vector and cube cores do not compute in it"),),
     views=True,
     fills=True,
     functions=WRITTEN_OUT,

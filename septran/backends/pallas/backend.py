@@ -42,6 +42,10 @@ PALLAS_TPU = Backend(
     available=available,
     docs=NAME,
     dtypes=("float32", "bfloat16"),
+    lacks=tuple(
+        (dtype, "Pallas for TPUs takes float32 and bfloat16, which a TPU's units compute in")
+        for dtype in ("float16", "float64")
+    ),
     packages=PACKAGES,
     extras=(LIBTPU,),
     flushes_denormals=lambda arch: True,

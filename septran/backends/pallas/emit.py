@@ -56,21 +56,21 @@ class _File:
                 case Alloc(buffer=buffer):
                     self.arrays[buffer.name] = self.names.fresh(buffer.name)
                     if indent > 1:
-                        self._nothing(buffer, 1)
+                        self.nothing(buffer, 1)
                 case Launch():
                     self._launch(step, indent, text)
                 case HostLoop(loop=loop):
                     parts = {r.buffer.name: r.buffer for r, how in regions(loop) if "w" in how}
                     for name, buffer in parts.items():
                         if buffer.mem == "GLOBAL" and name in self.arrays.keys() - self.filled:
-                            self._nothing(buffer, indent)
+                            self.nothing(buffer, indent)
                     var = self.names.fresh(loop.var)
                     self.host.append(
                         f"{'    ' * indent}for {var} in range({index_text(loop.extent, text, host=True)}):"
                     )
                     self.steps(step.steps, indent + 1, {**text, loop.var: var})
 
-    def _nothing(self, buffer: Buffer, indent: int) -> None:
+    def nothing(self, buffer: Buffer, indent: int) -> None:
         """An array that later steps fill part by part."""
         value = "jnp.nan" if is_float(buffer.dtype) else "77"
         full = f"jnp.full({shape_text(held(buffer.shape))}, {value}, {JNP_DTYPE[buffer.dtype]})"
@@ -169,6 +169,9 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         if param.privilege != "w":
             file.filled.add(param.buffer.name)
     file.steps(launches(program), 1, {})
+    for param in program.params:
+        if param.buffer.name not in file.filled:
+            file.nothing(param.buffer, 1)  # a step of a leaf that is judged alone: nobody asks
     functions = [leaf.source.strip() + "\n" for leaf in leaves.values()]
     code = "\n\n".join([*functions, *file.kernels])
     takes = [p for p in program.params if p.privilege != "w"]
@@ -199,7 +202,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     head = _HEAD.format(name=program.name, target=program.target, arch=program.arch)
     if "functools." not in "\n".join(file.host):
         head = head.replace("import functools\n\n", "")
-    parts = [head, helpers(PRELUDE, program), code, "\n".join(entry), "\n".join(order)]
+    parts = [head, helpers(PRELUDE, program, code), code, "\n".join(entry), "\n".join(order)]
     text = "\n\n".join(p.rstrip("\n") + "\n" for p in parts if p)
     return Kernel.of(program, entry="entry", main=MAIN, files=((MAIN, text),), leaves=leaves)
 

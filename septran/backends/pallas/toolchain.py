@@ -49,7 +49,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
 
     Where libtpu is in the environment it is compiled to machine code of its generation, too; facts: bundles, spill_bundles, around_bundles.
     """
-    started = time.monotonic()
+    started, folder = time.monotonic(), folder.resolve()  # the child has a folder of its own
     main = kernel.write(folder)
     more = environment.command(NAME, LIBTPU[0])
     machine_code = f"compile for TPU {kernel.arch}: libtpu is not installed; {more}"

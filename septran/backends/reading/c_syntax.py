@@ -112,6 +112,22 @@ def read_body(text: str, first_line: int) -> tuple[Line, ...]:
     return body
 
 
+def read_leaf(text: str, types: frozenset[str]) -> tuple[Line, ...]:
+    """Return the statements of a leaf's body: declarations of several names of `types`, and `|`, besides what emitters print.
+
+    Raises:
+        Unreadable: anything else.
+    """
+    try:
+        parser = _LeafParser(tokens(text), 0)
+    except Refusal as e:
+        raise Unreadable(f"line {e.line}: {e}") from e
+    parser.types = types
+    body = parser.lines()
+    parser.expect_end()
+    return body
+
+
 class _Parser(Cursor):
     def __init__(self, found: list[Token], above: int) -> None:
         super().__init__(found)
@@ -346,3 +362,35 @@ class _Parser(Cursor):
             found.append(self.expression())
         self.take(_CLOSE[opening])
         return tuple(found)
+
+
+class _LeafParser(_Parser):
+    types: frozenset[str] = frozenset()
+
+    def lines(self) -> tuple[Line, ...]:
+        found: list[Line] = []
+        while self.now.kind != "end" and self.now.text != "}":
+            found += self.declared() if self.declares() else (self.statement(),)
+        return tuple(found)
+
+    def declares(self) -> bool:
+        at = 1 if self.now.text == "const" else 0
+        return self.peek(at).text in self.types and self.peek(at + 2).text == "="
+
+    def declared(self) -> list[Line]:
+        """Take `const type a = .., b = ..;`."""
+        self.take_if("const")
+        kind, found = self.take().text, list[Line]()
+        while True:
+            here, name = self.line(), self.take().text
+            self.take("=")
+            found.append(Declare(kind, name, self.expression(), here))
+            if not self.take_if(","):
+                self.take(";")
+                return found
+
+    def expression(self, level: int = 1) -> Node:
+        left = super().expression(level)
+        while level == 1 and self.take_if("|"):
+            left = Binary("|", left, super().expression(level))
+        return left

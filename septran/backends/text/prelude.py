@@ -22,8 +22,8 @@ def calls_of(prelude: Prelude) -> Runtime:
     return runtime
 
 
-def helpers(prelude: Prelude, program: Program) -> str:
-    """Return the source of the helpers that a Program with named leaves brings."""
+def helpers(prelude: Prelude, program: Program, code: str = "") -> str:
+    """Return the source of the helpers that a Program with named leaves brings; code: what else may call some."""
     wanted = program.option(RUNTIME)
     assert isinstance(wanted, list)
-    return "\n\n".join(source for name, source in prelude if name in wanted)
+    return "\n\n".join(s for name, s in prelude if name in wanted or f"{name}(" in code)

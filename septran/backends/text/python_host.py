@@ -10,6 +10,17 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from septran.backends.text.python_module import (
+    heads,
+    own_decorators,
+    placed,
+    plain_decorators,
+    statements,
+    undecorated,
+)
+from septran.backends.text.python_reduced import reduced
+from septran.backends.text.python_returned import given_back
+
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CHANGES = (
     "append",
@@ -31,11 +42,12 @@ _PLAIN_DECORATORS = ("no_grad", "inference_mode", "contiguous", "torch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A function that may be the host. params: (name, has a default); then `*args` with its star, and `=name` of those by name only."""
+    """A function that may be the host. params: (name, has a default); then `*args` with its star, and `=name` of those by name only. gives: as `given_back`."""
 
     name: str
     line: int
     params: tuple[tuple[str, bool], ...]
+    gives: tuple[str, ...] | None = None
 
 
 Stars = Mapping[str, tuple[str, ...]]
@@ -48,7 +60,7 @@ def host_functions(
 ) -> tuple[Found, ...]:
     """Return the functions at module level that launch device code, also through others; not those others.
 
-    So is `name = X.apply` of an autograd function X whose `forward` launches, and X itself where nothing calls it.
+    Functions under decorators that the file defines itself are meant where there are no others. So is `name = X.apply` of an autograd function X whose `forward` launches, and X itself where nothing calls it.
 
     kernel: whether a function is device code. launches: whether an expression is a launch.
 
@@ -56,20 +68,41 @@ def host_functions(
         SyntaxError: it is no Python.
     """
     tree = ast.parse(text)
-    plain: dict[str, ast.FunctionDef] = {
-        node.name: node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and not kernel(node) and _is_plain(node)
-    }
+    same = plain_decorators(tree)
+    return _hosts(tree, text, kernel, launches, same) or _hosts(
+        tree, text, kernel, launches, same | own_decorators(tree)
+    )
+
+
+def _hosts(
+    tree: ast.Module,
+    text: str,
+    kernel: Callable[[ast.AST], bool],
+    launches: Callable[[ast.AST], bool],
+    same: set[int],
+) -> tuple[Found, ...]:
+    """Return what `host_functions` does. same: ids of decorators that leave a function what it is."""
+    plain: dict[str, ast.FunctionDef] = {}
+    for node in statements(tree):
+        if isinstance(node, ast.FunctionDef) and not kernel(node) and is_plain(node, same):
+            before = plain.get(node.name)
+            # where a file has one for machines without a GPU besides, it is the one that launches
+            if before is None or any(map(launches, ast.walk(node))) or not any(map(launches, ast.walk(before))):  # fmt: skip
+                plain[node.name] = node
     own = _autograd(tree)
     inner_of = {**plain, **own}
     calls = {name: _free(node) & inner_of.keys() - {name} for name, node in inner_of.items()}
     direct = {n for n, node in inner_of.items() if any(launches(e) for e in ast.walk(node))}
     reached = _closure(calls, direct)
-    hosts = [n for n in plain if n in reached and not _is_test(n)]
-    inner = {c for n in hosts for c in calls[n]}
+    hosts = [n for n in plain if n in reached and not is_test(n)]
+    inner = {c for n in (*hosts, *(n for n in own if n in reached)) for c in calls[n]}
     found = [
-        Found(name=n, line=plain[n].lineno, params=_params(plain[n]))
+        Found(
+            name=n,
+            line=plain[n].lineno,
+            params=_params(plain[n]),
+            gives=given_back(plain[n]),
+        )
         for n in hosts
         if n not in inner
     ]
@@ -85,7 +118,7 @@ def _autograd(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     """Return the `forward` of each class `X(torch.autograd.Function)`."""
     return {
         node.name: inner
-        for node in tree.body
+        for node in statements(tree)
         if isinstance(node, ast.ClassDef)
         and any(ast.unparse(b).rpartition(".")[2] == "Function" for b in node.bases)
         for inner in node.body
@@ -99,14 +132,16 @@ def autograd_class(text: str, name: str) -> Found | None:
     forward = _autograd(tree).get(name)
     if forward is None:
         return None
-    line = next(n.lineno for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+    line = next(
+        n.lineno for n in statements(tree) if isinstance(n, ast.ClassDef) and n.name == name
+    )
     return Found(name=name, line=line, params=_params(forward)[1:])
 
 
 def _applied(tree: ast.Module) -> Iterator[tuple[str, int, str]]:
     """Yield (name, line, class) of each `name = X.apply` at module level, X an autograd function."""
     own = _autograd(tree)
-    for node in tree.body:
+    for node in statements(tree):
         match node:
             case ast.Assign(
                 targets=[ast.Name(id=name)],
@@ -131,9 +166,12 @@ def any_function(text: str, name: str) -> Found | None:
     Raises:
         SyntaxError: it is no Python.
     """
-    for node in reversed(ast.parse(text).body):  # of two of one name the last is the module's
+    for node in reversed(
+        [*statements(ast.parse(text))]
+    ):  # of two of one name the last is the module's
         if isinstance(node, ast.FunctionDef) and node.name == name:
-            return Found(name=name, line=node.lineno, params=_params(node))
+            params = _params(node)
+            return Found(name=name, line=node.lineno, params=params, gives=given_back(node))
     tree = ast.parse(text)
     for applied, line, of in _applied(tree):
         if applied == name:
@@ -147,7 +185,7 @@ def module_class(text: str, name: str) -> Found | None:
     Raises:
         SyntaxError: it is no Python.
     """
-    for node in ast.parse(text).body:
+    for node in statements(ast.parse(text)):
         if isinstance(node, ast.ClassDef) and node.name == name:
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef) and inner.name == "forward":
@@ -168,22 +206,13 @@ def opened(text: str, stars: Stars) -> str:
 def needed(text: str, entry: str, stars: Stars = NO_STARS) -> tuple[str, tuple[str, ...]]:
     """Return the text with the statements that `entry` does not need made empty, and "lines A-B" of those.
 
-    Imports stay when something that is kept uses them.
+    Imports stay when something that is kept uses them, and of `from module import a, b` the names that something does.
     """
-    text = opened(text, stars)
+    text = undecorated(opened(text, stars))
     tree = ast.parse(text)
-    keep = _kept(tree, entry)
-    lines = text.splitlines()
-    out: list[tuple[int, int]] = []
-    for node in tree.body:
-        if node in keep or _is_docstring(node):
-            continue
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-        last = node.end_lineno or first
-        lines[first - 1 : last] = [""] * (last - first + 1)
-        if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            out.append((first, last))
-    return "\n".join(lines) + "\n", tuple(_ranges(out))
+    keep, wanted = _kept(tree, entry)
+    kept, out = reduced(text, tree, keep, wanted)
+    return kept, tuple(_ranges(out))
 
 
 def defined_names(tree: ast.Module) -> set[str]:
@@ -232,24 +261,30 @@ def _kept_by(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
             yield arg.arg
 
 
-def _kept(tree: ast.Module, entry: str) -> set[ast.stmt]:
-    """Return the statements that `entry` needs, and all that change a name which they need."""
-    assigned = {n for node in tree.body if not _is_import(node) for n in _defines(node)}
+def _kept(tree: ast.Module, entry: str) -> tuple[set[ast.stmt], set[str]]:
+    """Return the statements that `entry` needs, and all that change a name which they need; and these names."""
+    parts = [*placed(tree.body)]
+    assigned = {n for node, _ in parts if not _is_import(node) for n in _defines(node)}
     keep: set[ast.stmt] = set()
+    answers: set[ast.stmt] = set()  # to the errors of what is kept
     wanted, grew = {entry}, True
     while grew:
         grew = False
-        for node in tree.body:
+        for node, inside in parts:
             if node in keep:
                 continue
             named = (
                 _defines(node) & wanted or _touches(node) & wanted & assigned or _is_setting(node)
             )
-            if named or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+            if named or future or node in answers:
                 keep.add(node)
                 wanted |= set() if _is_import(node) else _free(node)
+                for each in inside:
+                    wanted = wanted.union(*map(_free, heads(each)))
+                    answers |= {s for h in getattr(each, "handlers", ()) for s in h.body}
                 grew = True
-    return keep
+    return keep, wanted
 
 
 def _is_setting(node: ast.stmt) -> bool:
@@ -349,15 +384,16 @@ def _closure(calls: Mapping[str, set[str]], direct: set[str]) -> set[str]:
     return found
 
 
-def _is_plain(node: ast.FunctionDef) -> bool:
-    words = {
-        n.attr for d in node.decorator_list for n in ast.walk(d) if isinstance(n, ast.Attribute)
-    }
-    words |= {n.id for d in node.decorator_list for n in ast.walk(d) if isinstance(n, ast.Name)}
+def is_plain(node: ast.FunctionDef, same: set[int]) -> bool:
+    """Whether a function's decorators leave it what it is. same: ids of decorators that do."""
+    others = [n for d in node.decorator_list if id(d) not in same for n in ast.walk(d)]
+    words = {n.attr for n in others if isinstance(n, ast.Attribute)}
+    words |= {n.id for n in others if isinstance(n, ast.Name)}
     return words <= set(_PLAIN_DECORATORS)
 
 
-def _is_test(name: str) -> bool:
+def is_test(name: str) -> bool:
+    """Whether a function is named as a demonstration, a benchmark or a test."""
     return name == "main" or name.startswith(
         ("test", "bench", "_test", "_bench", "run_bench", "run_test", "run_regression", "check_")
     )
@@ -365,10 +401,6 @@ def _is_test(name: str) -> bool:
 
 def _is_import(node: ast.AST) -> bool:
     return isinstance(node, (ast.Import, ast.ImportFrom))
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _params(node: ast.FunctionDef) -> tuple[tuple[str, bool], ...]:

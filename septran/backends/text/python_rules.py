@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from septran.backends.text.python_host import Stars, root_of
+from septran.backends.text.python_module import imported_names
 from septran.backends.text.python_scopes import local_names
+
+UNMODELLED = "unmodelled"
+"""the kind of what honest files say, too, and of which there is no model here: it accuses nobody, and is not run"""
+_PLAIN_MODULES = frozenset(
+    """
+    abc array bisect calendar cmath copy csv datetime decimal difflib fractions graphlib heapq json keyword numbers pprint random re
+    reprlib statistics string struct textwrap unicodedata uuid
+    """.split()
+)
+"""of Python's own those that reach neither the machine nor the process"""
+_WORDS = frozenset({"numpy"})
+"""attributes that are also modules: `x.numpy()` reads values, `import numpy` may be for anything"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +47,27 @@ class Rules:
     """modules that may be imported -> all of them that may be used"""
     called: frozenset[str] = frozenset()
     """full names that may be called and nothing else"""
+    unmodelled: frozenset[str] = frozenset()
+    """of `attributes` those that honest files use, too"""
 
     def may_import(self, module: str) -> bool:
         """Whether a file may import a module."""
         return module in self.imports or module.partition(".")[0] in self.packages
 
+    def kind_of_import(self, module: str) -> str:
+        """Return the kind of an import that is not allowed: hostile are insides, what stands beside the file in its child, and the machine's modules."""
+        parts = module.split(".")
+        names = {".".join(parts[: k + 1]) for k in range(len(parts))}
+        own = any(p[:1] == "_" for p in parts) or parts[0].startswith("septran")
+        of_python = parts[0] in sys.stdlib_module_names and parts[0] not in _PLAIN_MODULES
+        hostile = own or of_python or names & (self.attributes - self.unmodelled - _WORDS)
+        return "import" if hostile else UNMODELLED
+
 
 def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
     """Return (kind, what, line) of everything that `text` may not say."""
     tree = ast.parse(text)
-    imported = _imported(tree)
+    imported = imported_names(tree)
     own = local_names(tree) | set(_handed(tree, rules, imported))
     own |= {
         id(inner)
@@ -112,15 +137,22 @@ def _objection(
     match node:
         case ast.Import(names=names):
             for alias in names:
-                if not rules.may_import(alias.name):
-                    yield "import", f"imports {alias.name}", line
+                within = any(n.startswith(f"{alias.name}.") for n in rules.spared)
+                if not (rules.may_import(alias.name) or within):
+                    yield rules.kind_of_import(alias.name), f"imports {alias.name}", line
         case ast.ImportFrom(module=module, level=level, names=names):
-            if level or not rules.may_import(str(module)):
-                yield "import", f"imports from {'.' * level}{module or ''}", line
-            for alias in names:
+            spared = {a.name for a in names if f"{module}.{a.name}" in rules.spared}
+            if level:
+                yield UNMODELLED, f"imports from {'.' * level}{module or ''}", line
+            elif not rules.may_import(str(module)) and len(spared) < len(names):
+                yield rules.kind_of_import(str(module)), f"imports from {module}", line
+            for alias in (a for a in names if a.name not in spared):
                 known = {alias.name, f"{module}.{alias.name}"} & rules.attributes
-                if known or (alias.name[:1] in ("_", "*") and alias.name != "__version__"):
-                    yield "import", f"imports {module}.{alias.name}", line
+                inside = alias.name[:1] in ("_", "*") and alias.name != "__version__"
+                if known or inside:
+                    honest = not inside and known <= rules.unmodelled
+                    kind = UNMODELLED if honest else "import"
+                    yield kind, f"imports {module}.{alias.name}", line
         case ast.Name(id=word) if word in rules.names:
             yield "name", f"uses {word}", line
         case ast.Call(func=ast.Name(id="hasattr"), args=[of, *_]) if root_of(of) not in imported:
@@ -147,7 +179,7 @@ def _objection(
                 yield "attribute", f"changes {dotted}", line
             if word in rules.attributes or dotted in rules.attributes or _private(word):
                 yield (
-                    "attribute",
+                    UNMODELLED if dotted in rules.unmodelled else "attribute",
                     f"uses {dotted if dotted in rules.attributes else f'.{word}'}",
                     line,
                 )
@@ -176,22 +208,12 @@ def _in_kernel(
     """Device code computes with its own language: anything else would only work in an interpreter."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in imported:
-            root = imported[inner.id].split(".")[0]
-            if root not in rules.device_roots:
+            full = imported[inner.id]
+            if full.split(".")[0] not in rules.device_roots:
+                module = full if rules.may_import(full) else full.rpartition(".")[0] or full
+                known = rules.may_import(module)
                 yield (
-                    "kernel",
+                    "kernel" if known else rules.kind_of_import(module),
                     f"device code of {node.name} uses {imported[inner.id]}",
                     inner.lineno,
                 )
-
-
-def _imported(tree: ast.Module) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                name = alias.asname or alias.name.split(".")[0]
-                found[name] = alias.name if alias.asname else name
-        elif isinstance(node, ast.ImportFrom):
-            found.update({a.asname or a.name: f"{node.module}.{a.name}" for a in node.names})
-    return found

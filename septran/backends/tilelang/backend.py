@@ -12,7 +12,14 @@ from septran.backends.tilelang.foreign import FOREIGN
 from septran.backends.tilelang.leaves import library, signature
 from septran.backends.tilelang.passes.pipeline import FINISH, PASSES
 from septran.backends.tilelang.reading import read
-from septran.backends.tilelang.toolchain import DEVICE_SESSION, available, build, load, write_device
+from septran.backends.tilelang.toolchain import (
+    ARCHES,
+    DEVICE_SESSION,
+    available,
+    build,
+    load,
+    write_device,
+)
 from septran.ir.written_out import WRITTEN_OUT
 from septran.kernel import Kernel
 from septran.toolchain.compilers import cuda_home
@@ -28,7 +35,6 @@ def _manifest(
     name: str,
     vendor: Literal["nvidia", "amd"],
     *,
-    arches: tuple[str, ...],
     env: Callable[[], tuple[tuple[str, str], ...]] = tuple,
 ) -> Backend:
     makers, runtime = {"nvidia": ("NVIDIA", "cuda"), "amd": ("AMD", "hip")}[vendor]
@@ -38,7 +44,7 @@ def _manifest(
         language="python",
         subset="tilelang",
         suffix=".py",
-        arches=arches,
+        arches=ARCHES[runtime],
         machine=lambda arch: f"{name}.{arch}",
         copies_ordered_by="TileLang orders copies itself",
         passes=PASSES,
@@ -70,7 +76,5 @@ def _manifest(
     )
 
 
-TILELANG_CUDA = _manifest(
-    "tilelang_cuda", "nvidia", arches=("sm_90a", "sm_80", "sm_100a", "sm_120a"), env=cuda_home
-)
-TILELANG_HIP = _manifest("tilelang_hip", "amd", arches=("gfx942",))
+TILELANG_CUDA = _manifest("tilelang_cuda", "nvidia", env=cuda_home)
+TILELANG_HIP = _manifest("tilelang_hip", "amd")

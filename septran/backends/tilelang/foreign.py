@@ -18,6 +18,7 @@ from septran.backends.judged.python_file import (
     MODULE,
     NAMES,
     ON_DEVICE,
+    UNMODELLED,
     as_kernel,
     between_calls,
     host_params,
@@ -27,13 +28,14 @@ from septran.backends.judged.python_file import (
 )
 from septran.backends.judged.python_imports import merged
 from septran.backends.text.python_host import decorators, host_functions
+from septran.backends.text.python_module import statements
 from septran.backends.text.python_rules import Rules
 from septran.backends.tilelang.foreign_lowered import lowered
 from septran.backends.tilesim.eager_text import eager_text, shape_of, tensors_of
 from septran.kernel import Kernel
 
 _DEVICE = ("prim_func", "macro")
-_DEVICES = (("an H100", "sm_90a"), ("an A100", "sm_80"), ("an RTX 5090", "sm_120a"))
+_DEVICES = (("an H100", "sm_90a"), ("a slice of an A100", "sm_80"), ("an RTX 5090", "sm_120a"))
 _MAKERS = ("jit", "lazy_jit", "autotune")
 
 
@@ -61,6 +63,7 @@ _RULES = Rules(
     ),
     only=python_versions.ONLY,
     called=python_versions.CALLED,
+    unmodelled=UNMODELLED,
     kernel=_is_kernel,
     device_roots=frozenset({"tilelang", "math", "typing", "__future__", "tvm"}),
     handed=("data", frozenset({"tilelang.language.Tensor", "tilelang.language.Buffer"})),
@@ -75,7 +78,7 @@ def hosts(text: str) -> tuple[Host, ...]:
         return (module,)
     tree = ast.parse(text)
     makers = _makers(tree)
-    names = {m.name for m in makers} | {n.name for n in tree.body if _is_kernel(n)}  # type: ignore[attr-defined]
+    names = {m.name for m in makers} | {n.name for n in statements(tree) if _is_kernel(n)}  # type: ignore[attr-defined]
 
     others = {
         a.asname or a.name.partition(".")[0]
@@ -93,7 +96,7 @@ def hosts(text: str) -> tuple[Host, ...]:
         own = of.partition(".")[0] not in others  # `scipy.linalg.hadamard` is not the file's
         return (word in names and own) or of == "tilelang.compile"
 
-    eager = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_eager(n)]
+    eager = [n for n in statements(tree) if isinstance(n, ast.FunctionDef) and _is_eager(n)]
     direct = [
         f
         for f in host_functions(text, lambda n: _is_kernel(n) or n in makers, launches)
@@ -101,12 +104,14 @@ def hosts(text: str) -> tuple[Host, ...]:
     ]
     plain = [
         n
-        for n in tree.body
+        for n in statements(tree)
         if isinstance(n, ast.FunctionDef) and any(w == "prim_func" for w, _ in decorators(n))
     ]
     own = [m for m in makers if any(w in _MAKERS for w, _ in decorators(m))]
     kernels = [*((m, 1) for m in (*eager, *own)), *((m, 2) for m in makers if m not in own)]
-    found = [Host(name=f.name, line=f.line, params=host_params(f.params)) for f in direct]
+    found = [
+        Host(name=f.name, line=f.line, params=host_params(f.params), gives=f.gives) for f in direct
+    ]
     for node, tier in (*kernels, *((n, 3) for n in plain)):
         made = host(text, node.name)
         found += [] if made is None else [replace(made, tier=tier)]
@@ -116,7 +121,7 @@ def hosts(text: str) -> tuple[Host, ...]:
 def host(text: str, name: str) -> Host | None:
     """Return the function, module or factory `name`, None when the file has none at module level."""
     found, tree = python_file.host(text, name), ast.parse(text)
-    for node in tree.body if found is None or not found.module else ():
+    for node in statements(tree) if found is None or not found.module else ():
         if isinstance(node, ast.FunctionDef) and node.name == name:
             if _is_eager(node):
                 return _eager(tree, node)
@@ -131,7 +136,7 @@ def _makers(tree: ast.Module) -> list[ast.FunctionDef]:
     """Return the functions at module level that define a prim_func and return it."""
     return [
         node
-        for node in tree.body
+        for node in statements(tree)
         if isinstance(node, ast.FunctionDef)
         and not _is_kernel(node)
         and any(_is_kernel(inner) for inner in ast.walk(node))
@@ -304,7 +309,7 @@ def _told(tree: ast.AST) -> dict[str, ast.expr]:
 
 def _only_numbers(tree: ast.Module, name: str) -> bool:
     """Whether a function is a demonstration: no parameter at all, or numbers by annotation or default only."""
-    node = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    node = next(n for n in statements(tree) if isinstance(n, ast.FunctionDef) and n.name == name)
     args = [*node.args.posonlyargs, *node.args.args]
     numbers = [
         a
@@ -319,7 +324,7 @@ def _how_made(text: str, host: Host) -> str:
     """Return how what is called comes from a host, as `as_kernel` takes it."""
     if host.maker is None:
         return ""
-    nodes = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef))
+    nodes = (n for n in statements(ast.parse(text)) if isinstance(n, ast.FunctionDef))
     return "eager" if any(n.name == host.name and _is_eager(n) for n in nodes) else "factory"
 
 

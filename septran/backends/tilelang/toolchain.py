@@ -30,7 +30,8 @@ INSTALL_TILELANG = 'pip install "tilelang>=0.1.15,<0.2"'
 INSTALL_NVCC = 'pip install "septran[cuda]"  (or install the CUDA toolkit 12.8 or newer)'
 
 VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
-ARCHES = {"cuda": ("sm_90a", "sm_80", "sm_100a", "sm_120a"), "hip": ("gfx942",)}
+ARCHES = {"cuda": ("sm_90a", "sm_80", "sm_100a", "sm_120a"), "hip": ("gfx942", "gfx950")}
+"""What each runtime is asked for, its backend's default first."""
 DEVICE_SESSION: tuple[tuple[str, object], ...] = (("forks", True),)
 """TileLang starts nvcc or hipcc when the child loads a kernel."""
 
@@ -76,10 +77,13 @@ def build(kernel: Kernel, folder: Path) -> Built:
     facts: dict[str, object] = dict(features(lowered.read_text(encoding="utf-8")))
     facts["lower_seconds"] = round(done.seconds, 2)
     if kernel.arch.startswith("gfx"):
-        tools = code_object.tools(last=code_object.HEADERS_UP_TO)
+        last = code_object.HEADERS_UP_TO
+        tools = code_object.tools(kernel.arch, last=last)
         if isinstance(tools, str):
-            reason = f"compile for {kernel.arch}: lowered, but {tools}; {code_object.INSTALL}"
-            return built_since(main, facts, "", shown, started, (reason, *refused))
+            reason = f"compile for {kernel.arch}: lowered, but {tools}"
+            fetch = code_object.install(kernel.arch, last=last)
+            told = f"{reason}; {fetch}" if fetch else reason
+            return built_since(main, facts, "", shown, started, (told, *refused))
         # debug.h prints from the device, which takes a runtime that a code object does not need
         result = code_object.assemble(
             tools,

@@ -42,8 +42,9 @@ SHARED_LIMIT = {
     "sm_100a": 232448,
     "sm_120a": 101376,
     "gfx942": 65536,
+    "gfx950": 163840,
 }
-"""Bytes of shared memory one block can use (CUDA programming guide; CDNA3 LDS)."""
+"""Bytes of shared memory one block can use (CUDA programming guide; LDS of CDNA 3 and 4)."""
 
 COPY_HINTS = {
     "coalesced_width",

@@ -8,10 +8,13 @@ from typing import Any
 
 from septran.backends.judged.flow import LOOPS
 from septran.backends.judged.values import Block, Other, Pointer, Value
+from septran.backends.text.python_module import statements
 from septran.backends.triton.tile_calls import TileReader
 from septran.backends.triton.tile_flow import LANES, PROGRAMS, last
 from septran.prove.foreign.launch import Launch, Memory, NotRead
 from septran.prove.foreign.quantity import Space
+
+_COMPOUND = (ast.If, ast.Try, ast.With, ast.For, ast.While)
 
 
 def launch_of(text: str, file: str, record: Mapping[str, Any]) -> Launch:
@@ -24,10 +27,15 @@ def launch_of(text: str, file: str, record: Mapping[str, Any]) -> Launch:
         NotRead: nothing can be said of the kernel.
     """
     module = ast.parse(text)
-    functions = {n.name: n for n in module.body if isinstance(n, ast.FunctionDef)}
+    every = [n for n in statements(module) if isinstance(n, ast.FunctionDef)]
+    functions = {n.name: n for n in every}
     found = functions.get(record["kernel"])
     if found is None:
         raise NotRead(1, f"{record['kernel']} is not a function of the file")
+    within = {n.name for n in every if n not in module.body}
+    for name in within:  # which of them it is depends on more than the text
+        if [n.name for n in every].count(name) > 1:
+            raise NotRead(functions[name].lineno, f"{name} is defined more than once")
     space = Space((*PROGRAMS, *LOOPS, *LANES))
     memories: dict[str, Memory] = {}
     env = {name: _argument(name, value, memories) for name, value in record["args"].items()}
@@ -72,7 +80,10 @@ def _argument(name: str, value: Any, memories: dict[str, Memory]) -> Value:
 
 
 def _constants(module: ast.Module) -> dict[str, Value]:
+    """Return the module's constants, but for what an `if`, `try` or loop may set, too."""
     found: dict[str, Value] = {}
+    nested = (n for s in module.body if isinstance(s, _COMPOUND) for n in ast.walk(s))
+    open_ = {n.id for n in nested if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     for stmt in module.body:
         if isinstance(stmt, ast.Assign | ast.AnnAssign) and stmt.value is not None:
             target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
@@ -81,4 +92,4 @@ def _constants(module: ast.Module) -> dict[str, Value]:
                 value = value.args[0]
             if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
                 found[target.id] = value.value
-    return found
+    return {name: value for name, value in found.items() if name not in open_}

@@ -21,6 +21,7 @@ from septran.toolchain.confined import child_result, run_confined
 NAME = "triton_npu"
 PACKAGES = ("triton-ascend==3.2.0", "ascendnpu-ir==1.2.0", "pybind11")
 """A triton of its own (770 MB), which would hide the one that other targets use."""
+PYTHONS = ("3.10", "3.11")
 _SECONDS = 240.0
 _GRID = re.compile(r"\[\((\d+),\)\]\(")
 _LAST = "hivmc, BiShengIR's last step, is part of CANN"

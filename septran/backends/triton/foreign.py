@@ -16,6 +16,7 @@ from septran.backends.judged.python_file import (
     MODULE,
     NAMES,
     ON_DEVICE,
+    UNMODELLED,
     as_kernel,
     between_calls,
     host,
@@ -26,14 +27,17 @@ from septran.backends.judged.python_file import (
 )
 from septran.backends.judged.python_imports import merged
 from septran.backends.judged.record import recorded
+from septran.backends.text import ptx as ptx_text
 from septran.backends.text.python_host import decorators, host_functions
 from septran.backends.text.python_rules import Rules
+from septran.backends.text.python_unlaunched import unlaunched
 from septran.backends.triton.accesses import launch_of
+from septran.backends.triton.foreign_compiled import compiled
 from septran.backends.triton.toolchain import RUNTIME, write
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch
 
-_DEVICES = (("an H100", "sm_90"), ("an A100", "sm_80"), ("an RTX 5090", "sm_120"))
+_DEVICES = (("an H100", "sm_90"), ("a slice of an A100", "sm_80"), ("an RTX 5090", "sm_120"))
 _JIT = ("jit", "autotune", "heuristics")
 
 
@@ -68,9 +72,11 @@ _RULES = Rules(
     attributes=(ATTRIBUTES - python_versions.ATTRIBUTES) | _WHO_RUNS_IT,
     only=python_versions.ONLY,
     called=python_versions.CALLED,
+    unmodelled=UNMODELLED,
     kernel=_is_kernel,
     device_roots=frozenset({"triton", "math", "__future__", "typing"}),
-    spared=frozenset({"torch.library.wrap_triton"}),
+    # what torch.compile would look through, and what says that there is a GPU and Triton on it: both are where the file runs
+    spared=frozenset({"torch.library.wrap_triton", "torch.utils._triton.has_triton"}),
 )
 
 
@@ -79,17 +85,21 @@ def hosts(text: str) -> tuple[Host, ...]:
     if (found := host(text, MODULE)) is not None:
         return (found,)
     return tuple(
-        Host(name=f.name, line=f.line, params=host_params(f.params))
+        Host(name=f.name, line=f.line, params=host_params(f.params), gives=f.gives)
         for f in host_functions(text, _is_kernel, _launches)
     )
+
+
+_ASM = ("asm", "asm_opcodes", "asm_conversions")
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
     """Write the file and the emulator beside it; nothing is compiled."""
     artifact = write(kernel, folder)
     lay_torch_host(folder)
-    for name in ("host", "launches", "blocks", "libdevice"):
+    for name in ("host", "driver", "launches", "blocks", "libdevice", *_ASM):
         shutil.copyfile(RUNTIME / f"{name}.py", folder / f"septran_triton_{name}.py")
+    shutil.copyfile(str(ptx_text.__file__), folder / "septran_triton_asm_text.py")
     return Built(ok=True, artifact=artifact, command=f"{kernel.main} in Triton's interpreter")
 
 
@@ -117,6 +127,8 @@ FOREIGN = Foreign(
     # torch places tensors on a GPU at multiples of far more, and descriptors ask for 16
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
     launches=launches,
+    unlaunched=partial(unlaunched, kernel=_is_kernel, launches=_launches),
+    compiled=compiled,
     device=ON_DEVICE,
     unchecked=(
         "compile for a GPU: launches ran in Triton's interpreter, no code was generated",

@@ -48,22 +48,27 @@ def signature(spec: LeafSpec) -> str:
     return "\n".join(lines)
 
 
-def library(spec: LeafSpec) -> Leaf | None:
-    """Return the library leaf for `spec`, or None when a primitive or dtype has no Triton form."""
+def library(spec: LeafSpec, *, branches: bool = True) -> Leaf | None:
+    """Return the library leaf for `spec`, or None when a primitive or dtype has no Triton form.
+
+    branches: whether the target's compiler takes a branch around a tile's operations.
+    """
     if any(p.dtype not in TL_DTYPE or p.layout != "row" for p in spec.params):
         return None
     body = _Body(
         spec,
         leaf_shape(spec, Names()),
         lambda p: _full(p, float_text(math.nan) if is_float(p.dtype) else "0"),
+        branches=branches,
     )
     return body.leaf(signature(spec), gemm="gemm_leaf_tensorcore", other="triton_tile")
 
 
 @dataclass(slots=True)
 class _Body(StraightLine):
-    """Straight-line code of one leaf."""
+    """Straight-line code of one leaf. branches: as in `library`."""
 
+    branches: bool = True
     written: set[str] = field(default_factory=set)
 
     def assign(self, name: str, text: str) -> None:
@@ -108,7 +113,8 @@ class _Body(StraightLine):
         else:
             text = f"(tl.full({shape}, 0, {TL_DTYPE[compute]}) + {text})"
         held = self.values.get(out.name) == self.shape.name(out.name) or "r" in out.privilege
-        only = changes_something(tree, out.name, out.shape) if held else None
+        may_skip = self.branches and held
+        only = changes_something(tree, out.name, out.shape) if may_skip else None
         self.assign(prim.out, _cast(text, dtype, out.dtype))
         if only is not None:  # the same for the whole block
             changed = self.lines.pop()

@@ -19,7 +19,7 @@ from septran.kernel import Kernel
 from septran.machine import load_machine
 from septran.preloaded import Preload
 from septran.toolchain.built import built_since
-from septran.toolchain.confined import child_result, run_confined
+from septran.toolchain.confined import Finished, child_result, run_confined
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE / "interpreter"
@@ -33,7 +33,7 @@ _PRELOADED = (
 )
 """the last hashes all of the package, 0.5 s"""
 _INSTALL = 'pip install "triton>=3.2"'
-EMULATOR = ("interp", "lockstep", "reduce", "watch", "selftest", "told")
+EMULATOR = ("interp", "float8", "lockstep", "reduce", "watch", "selftest", "told")
 """Files of interpreter/ that lie beside a kernel as septran_triton_<name>.py."""
 
 _VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
@@ -74,8 +74,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     work = folder / "compile"
     work.mkdir(exist_ok=True)
     out = work / "compiled.json"
-    command = [
-        sys.executable,
+    script = [
         str(HERE / "child" / "compile_child.py"),
         str(folder),
         arch.runtime,
@@ -83,12 +82,8 @@ def build(kernel: Kernel, folder: Path) -> Built:
         str(machine.limit("warp_size")),
         str(out),
     ]
-    env = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
-    env["TRITON_DEFAULT_FP_FUSION"] = "1"
-    preload = Preload(_PRELOADED, tuple(sorted(env.items())))
-    env["TRITON_CACHE_DIR"] = str(work / "cache")
     shown = f"triton.compile({kernel.main}, target={arch.runtime}:{arch.name})"
-    done = run_confined(command, work, _COMPILE_SECONDS, env=env, reads=(folder,), preload=preload)
+    done = in_triton(script, folder, work, _COMPILE_SECONDS)
     if done.code == 124:
         log = f"triton took longer than {_COMPILE_SECONDS:.0f} s"
         return Built(ok=False, artifact=None, log=log, command=shown)
@@ -107,6 +102,21 @@ def build(kernel: Kernel, folder: Path) -> Built:
     made = main if result["ok"] else None
     log = scrub(str(result["log"]), folder)
     return built_since(made, result["facts"], log, shown, started, done.not_enforced)
+
+
+def in_triton(script: list[str], folder: Path, work: Path, seconds: float) -> Finished:
+    """Run a script and its arguments in a confined Python that has imported Triton; it reads `folder` and writes `work`.
+
+    Raises:
+        EnvironmentProblem: as `run_confined`.
+    """
+    env = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
+    env["TRITON_DEFAULT_FP_FUSION"] = "1"
+    preload = Preload(_PRELOADED, tuple(sorted(env.items())))
+    env["TRITON_CACHE_DIR"] = str(work / "cache")
+    return run_confined(
+        [sys.executable, *script], work, seconds, env=env, reads=(folder,), preload=preload
+    )
 
 
 def scrub(text: str, folder: Path) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import json
-import math
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -50,6 +50,12 @@ Refused = _form.Refused
 def main() -> None:
     """Write `graph.json` into the folder: the graph, or why there is none."""
     path, out, config = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+
+    def ended(what: str, line: int) -> None:
+        told = {"refused": "late", "message": what, "line": line}
+        (out / "graph.json").write_text(json.dumps(told), encoding="utf-8")
+
+    _beside("waits").watch(path, config["idle_s"], config["limit_s"], config["wall_s"], ended)
     try:
         found = _capture(path, out, config)
     except Refused as e:
@@ -79,7 +85,8 @@ def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
         program = export(model, inputs, {}, path, shapes, known=frozenset(config["known"]))
     if small and cost.is_small(program) and (why := same.why_not(program, before, model, inputs)):
         raise Refused("differs", why, _form.returned(model.forward, path, start=True))
-    found = describe(program, inputs, path, out if small else None)
+    attributes = getattr(model, _ATTRIBUTES)
+    found = describe(program, inputs, path, out if small else None, attributes=attributes)
     if not any(isinstance(o["value"], dict) and "ref" in o["value"] for o in found["outputs"]):
         raise Refused("nothing", "Model returns no tensor", _form.returned(model.forward, path))
     if shapes is not None:
@@ -130,17 +137,23 @@ def _build(module: ModuleType, path: Path, config: dict[str, Any]) -> tuple[Any,
     if config["mode"] == "eval":
         model.eval()
     model.requires_grad_(False)
-    _register_state(model)
+    setattr(model, _ATTRIBUTES, _register_state(model))
     return model, inputs
 
 
-def _register_state(model: Any) -> None:
-    """Make tensors kept as plain attributes buffers, so that a new state becomes an output."""
-    for part in model.modules():
+_ATTRIBUTES = "septran_attributes"
+
+
+def _register_state(model: Any) -> frozenset[str]:
+    """Make tensors kept as plain attributes buffers, so that a new state becomes an output; return their names."""
+    found = []
+    for path, part in model.named_modules():
         for name, value in list(vars(part).items()):
             if isinstance(value, torch.Tensor):
                 delattr(part, name)
                 part.register_buffer(name, value)
+                found.append(".".join(filter(None, (path, name))))
+    return frozenset(found)
 
 
 def _tensors(model: Any, inputs: tuple[Any, ...]) -> list[Any]:
@@ -150,6 +163,11 @@ def _tensors(model: Any, inputs: tuple[Any, ...]) -> list[Any]:
 
 def _nbytes(t: Any) -> int:
     return int(t.numel() * t.element_size())
+
+
+_HELD = re.compile(
+    r"marked (\w+) as dynamic but your code specialized it to be a constant \((\d+)\)"
+)
 
 
 def export(
@@ -166,7 +184,10 @@ def export(
     known: operators that stay as they are; any other is decomposed by torch's own rules where those end in known ones.
     """
     first: BaseException | None = None
+    assigned = _beside("assigned").Assigned()
     for strict in (False, True):
+        if strict and assigned.names:
+            break  # that way torch forgets what parts of the module are given
         try:
             # what torch says about its own export is no business of the model's user: a refusal is
             with (
@@ -174,17 +195,29 @@ def export(
                 _beside("shortcuts").taken(),
                 _beside("composites").remembered(),
                 warnings.catch_warnings(),
+                nullcontext() if strict else assigned.kept(model),
             ):
                 warnings.simplefilter("ignore")
                 program = torch.export.export(
                     model, inputs, named, dynamic_shapes=dynamic, strict=strict
                 ).run_decompositions({})
-                return _decomposed(program, known)
+                if not assigned.wrong:
+                    return _decomposed(program, known)
         except Exception as e:
             first = first or e
+            if isinstance(e, MemoryError):  # the other way may not run this line at all
+                break
+        if assigned.wrong:
+            raise Refused("export", assigned.wrong, _form.returned(model.forward, path))
     assert first is not None
     line = _form.line_of(first, path) or _form.returned(model.forward, path)
-    raise Refused("export", f"{type(first).__name__}: {_form.first(first)}", line) from first
+    said = f"{type(first).__name__}: {_form.first(first)}"
+    if sized := re.fullmatch(r"DynamicOutputShapeException: aten\.(\w+)\.\w+", said):
+        said = f"{sized[1]}: the size of a result depends on values"
+    if held := _HELD.search(str(first)):
+        said = f"{held[1]} is to stay open, but forward was traced for {held[1]} = {held[2]} only"
+        said += " (give an example of more than 1)" if held[2] == "1" else ""
+    raise Refused("export", said, line) from first
 
 
 def _decomposed(program: Any, known: frozenset[str]) -> Any:
@@ -264,177 +297,18 @@ def _axes(spec: Any, value: Any) -> Iterator[list[list[Any]]]:
         yield from ([] for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
-# ---- the exported program as plain values
-def describe(program: Any, inputs: Any, path: Path, values: Path | None) -> dict[str, Any]:
-    """Return an exported program as plain values; `values`: folder that gets weights and inputs."""
-    signature = program.graph_signature
-    specs = {s.arg.name: s for s in signature.input_specs if hasattr(s.arg, "name")}
-    given = [t for t in torch.utils._pytree.tree_leaves(inputs) if torch.is_tensor(t)]
-    given_names = [
-        s.arg.name
-        for s in signature.input_specs
-        if s.kind.name == "USER_INPUT" and type(s.arg).__name__ == "TensorArgument"
-    ]
-    held = {**program.state_dict, **program.constants}
-    users = dict(zip(given_names, given, strict=False))
-    found: dict[str, Any] = {"inputs": [], "nodes": [], "outputs": [], "values": []}
-    names = iter(given_names)
-    found["call"] = [_argument(one, names) for one in inputs]
-    saved: list[Any] = []
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            spec = specs.get(node.name)
-            value = node.meta.get("val")
-            if spec is None or not torch.is_tensor(value):
-                continue
-            kind = spec.kind.name.lower()
-            if not node.users and kind != "user_input":
-                continue
-            tensor = users.get(node.name) if kind == "user_input" else held.get(spec.target)
-            entry = {"name": node.name, "kind": kind, "target": spec.target or "", **_meta(value)}
-            found["inputs"].append(entry)
-            if (values is not None and tensor is not None) or (
-                kind == "constant_tensor" and tensor is not None and tensor.numel() <= 4096
-            ):
-                saved.append((node.name, tensor))
-        elif node.op == "call_function" and not _about_sizes(node):
-            try:
-                found["nodes"].append(_node(node, path))
-            except Refused as e:
-                line, _ = _line(node.meta.get("stack_trace") or "", path)
-                raise Refused(e.what, e.message, line) from None
-        elif node.op == "output":
-            kinds = [s.kind.name.lower() for s in signature.output_specs]
-            targets = [s.target or "" for s in signature.output_specs]
-            for arg, kind, target in zip(node.args[0], kinds, targets, strict=True):
-                found["outputs"].append({"value": _plain(arg), "kind": kind, "target": target})
-    if values is not None:
-        found["values"] = _save(saved, values / "values.bin")
-    found["dims"] = [
-        {"symbol": str(s), "low": int(r.lower), "high": int(r.upper) if _finite(r.upper) else None}
-        for s, r in program.range_constraints.items()
-    ]
-    return found
-
-
-def _finite(number: Any) -> bool:
-    """Return whether a bound of a size is a number, and not one of torch's infinities."""
-    return number.is_Integer is True and int(number) < 1 << 60
-
-
-def _about_sizes(node: Any) -> bool:
-    """Return whether a node computes or checks a size: sizes stand as expressions where they are used."""
-    value = node.meta.get("val")
-    if isinstance(value, torch.SymInt | torch.SymBool):
-        return True
-    name = getattr(node.target, "__name__", "")
-    return value is None and name.startswith(("_assert_scalar", "sym_constrain_range"))
-
-
-def _size(n: Any) -> Any:
-    """Return a size: a number, or an expression over open sizes and its value here."""
-    if isinstance(n, int) or n.node.expr.is_Integer:  # it was to be open, and the module fixes it
-        return int(n)
-    if n.node.hint is None:
-        raise Refused("export", "the size of a result depends on values")
-    return {"size": str(n.node.expr), "hint": int(n.node.hint)}
-
-
-def _argument(one: Any, names: Iterator[str]) -> dict[str, Any]:
-    """Return one of the file's own inputs: a tensor's name in the graph, a plain value, or what it is."""
-    if torch.is_tensor(one):
-        return {"tensor": next(names)}
-    if one is None or isinstance(one, bool | int | float | str):
-        return {"value": _plain(one)}
-    for leaf in torch.utils._pytree.tree_leaves(one):
-        if torch.is_tensor(leaf):
-            next(names)
-    return {"opaque": type(one).__name__}
-
-
-def _save(saved: list[tuple[str, Any]], path: Path) -> list[dict[str, Any]]:
-    rows, at = [], 0
-    with path.open("wb") as out:
-        for name, tensor in saved:
-            raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-            out.write(raw)
-            rows.append({"name": name, "offset": at, "bytes": len(raw)})
-            at += len(raw)
-    return rows
-
-
-def _meta(value: Any) -> dict[str, Any]:
-    return {
-        "shape": [_size(n) for n in value.shape],
-        "dtype": str(value.dtype).removeprefix("torch."),
-    }
-
-
-def _node(node: Any, path: Path) -> dict[str, Any]:
-    value = node.meta.get("val")
-    items = value if isinstance(value, tuple | list) else [value]
-    schema = getattr(node.target, "_schema", None)
-    op = str(node.target) if schema is not None else getattr(node.target, "__name__", "?")
-    args = [_plain(a) for a in node.args]
-    named = {k: _plain(v) for k, v in node.kwargs.items()}
-    if schema is not None:  # every argument by name, with the defaults filled in
-        for spec, arg in zip(schema.arguments, args, strict=False):
-            named[spec.name] = arg
-        for spec in schema.arguments[len(args) :]:
-            if spec.name not in named:
-                named[spec.name] = _plain(spec.default_value)
-        args = []
-    line, where = _line(node.meta.get("stack_trace") or "", path)
+def describe(
+    program: Any, inputs: Any, path: Path, values: Path | None, *, attributes: frozenset[str]
+) -> dict[str, Any]:
+    """Return an exported program as described.py says; raises Refused."""
+    described = _beside("described")
     try:
-        results = [_meta(v) if torch.is_tensor(v) else None for v in items]
-    except Refused as e:  # a size: say whose
-        name = op.split(".")[1] if schema is not None else op
-        raise Refused(e.what, f"{name}: {e.message}") from None
-    return {
-        "name": node.name,
-        "op": op,
-        "args": args,
-        "named": named,
-        "results": results,
-        "many": isinstance(value, tuple | list),
-        "line": line,
-        "path": where or _scope(node),
-    }
-
-
-def _scope(node: Any) -> str:
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    return str(stack[-1][0]) if stack else ""
-
-
-def _line(stack: str, path: Path) -> tuple[int, str]:
-    line = 0
-    for text in stack.splitlines():
-        text = text.strip()
-        if text.startswith(f'File "{path}", line '):
-            line = int(text.split("line ", 1)[1].split(",", 1)[0])
-    return line, ""
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, torch.fx.Node):
-        if value.op == "get_attr":  # a branch or a body of control flow
-            return "GraphModule"
-        known = value.meta.get("val")
-        return _size(known) if isinstance(known, torch.SymInt) else {"ref": value.name}
-    if isinstance(value, torch.SymInt):
-        return _size(value)
-    if isinstance(value, torch.dtype):
-        return {"dtype": str(value).removeprefix("torch.")}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    if isinstance(value, torch.device | torch.layout | torch.memory_format):
-        return None  # where and how it is stored is not the module's meaning
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
-    return {"other": type(value).__name__}
+        found: dict[str, Any] = described.describe(
+            program, inputs, path, values, attributes=attributes
+        )
+    except described.Unsized as e:
+        raise Refused("export", e.message, e.line) from None
+    return found
 
 
 if __name__ == "__main__":

@@ -46,11 +46,21 @@ def read(path: Path) -> ModuleType:
         _as_module(module)
     elif "Model" not in names and len(own) == 1:
         names["Model"] = names[own[0]]
+    if "get_init_inputs" not in names and _fits(names.get("Model"), (), {}):
+        names["get_init_inputs"] = list
     missing = [n for n in _NEEDED if n not in names]
     if not set(_INPUTS) & names.keys():
         missing.append("get_inputs")
+    if "Model" in missing and not own:
+        inputs = ", and no get_inputs" if "get_inputs" in missing else ""
+        raise Refused(
+            "form",
+            f"it defines neither a class Model with get_init_inputs nor a function {_FUNCTION}{inputs}",
+        )
     if missing:
         which = f": which of {', '.join(own)} is it?" if "Model" in missing and own else ""
+        if missing == ["get_init_inputs"] and _is_module_class(names["Model"]):
+            which = f", and Model is made with {_required(names['Model'])}"
         raise Refused("form", f"it does not define {', '.join(missing)}{which}")
     return module
 
@@ -152,6 +162,16 @@ def _fits(callee: Any, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> bool:
     except (TypeError, ValueError):  # ValueError: it has no signature to be asked
         return False
     return True
+
+
+def _required(kind: Any) -> str:
+    """Return the arguments that a class cannot be made without."""
+    params = inspect.signature(kind).parameters.values()
+    return ", ".join(
+        p.name
+        for p in params
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    )
 
 
 def _in_order(

@@ -2,17 +2,21 @@
 
 Recurrent layers stay whole, yet torch finds the shapes of their results by walking all steps (20 s for 512 steps of four layers).
 Functions that look at values only to raise an error (a negative variance) cannot be exported at all; a graph has no errors.
+Layers of transformers look at a mask to find a faster way, and have operators of their own for it; what they compute is the same.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+_TOLD = ("torch._subclasses.fake_tensor", "torch.export._trace")
+"""Loggers that print a traceback before the exception that an export ends with, which is told."""
 _LAYERS = ("gru", "lstm", "rnn_tanh", "rnn_relu")
 
 
@@ -23,7 +27,22 @@ def taken() -> Iterator[None]:
         for name in _LAYERS:
             stack.enter_context(_by_shape(getattr(torch.ops.aten, name).input))
         stack.enter_context(_unchecked())
+        stack.enter_context(_in_parts())
+        for name in _TOLD:
+            stack.enter_context(_silent(logging.getLogger(name)))
         yield
+
+
+@contextlib.contextmanager
+def _silent(log: logging.Logger) -> Iterator[None]:
+    def nothing(_: logging.LogRecord) -> bool:
+        return False
+
+    log.addFilter(nothing)
+    try:
+        yield
+    finally:
+        log.removeFilter(nothing)
 
 
 @contextlib.contextmanager
@@ -82,6 +101,25 @@ def _unchecked() -> Iterator[None]:
     finally:
         for (owner, name, _), value in zip(places, before, strict=True):
             setattr(owner, name, value)
+
+
+@contextlib.contextmanager
+def _in_parts() -> Iterator[None]:
+    """Export layers of transformers as the operators that they are made of; a mask counts as it is given, not as what it resembles."""
+    layers, fast = torch.nn.modules.transformer, torch.backends.mha.get_fastpath_enabled()
+    before = layers._detect_is_causal_mask
+    layers._detect_is_causal_mask = causal_if_said
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        layers._detect_is_causal_mask = before
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def causal_if_said(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """Return whether a caller says that `mask` is the causal one; torch compares the values where nobody says."""
+    return is_causal is True
 
 
 def _unweighted(short: Any, own: Any) -> Any:

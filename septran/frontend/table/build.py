@@ -66,12 +66,14 @@ class Args:
 class Builder:
     """Collects canonical nodes. dtypes: stored tensor -> dtype; declared: value of the exported graph -> dtype.
 
+    foreign: input or weight -> its dtype, which Task Lang has not.
     inner: what nodes without a dtype of their own have, "" = that of the graph's node.
     """
 
     ops: list[Op] = field(default_factory=list)
     dtypes: dict[str, str] = field(default_factory=dict)
     declared: dict[str, str] = field(default_factory=dict)
+    foreign: dict[str, str] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
     node: Node | None = None
     inner: str = ""

@@ -60,29 +60,19 @@ def temp_lines(
     return lines
 
 
-def partial(values: Values, op: Op, ones: frozenset[int]) -> str:
-    """Return a temp with only some of the reduced dims reduced. ones: those, and what had size 1 before."""
-    name = values.frame.names.fresh(f"{op.name}_part")
-    values.temps[name] = ones
-    return name
-
-
 def reduce_lines(op: Op, values: Values, leaf: Leaf, frame: Frame, *, held: bool = False) -> None:
-    """Write a reduction over one or several axes into the leaf, innermost first. held: onto the value that it has."""
+    """Write a reduction over one or several axes into the leaf. held: onto the value that it has."""
     (view,) = op.ins.values()
     (key,) = op.ins
     inside = view.source in {o.name for o in frame.group.ops}
     source = values.held[view.source] if inside else frame.keys[(op.name, key)]
-    before = frame.ones.get(view.source, frozenset())
-    axes = sorted(frame.walked(op), reverse=True)
+    axes = tuple(sorted(frame.walked(op)))
     target = values.held.get(op.name, "") if held else values.place(op)
     if not axes and not held:
         leaf.body.append(f'task.call_primitive("copy", {leaf.use(target)}, {leaf.use(source)})')
-    for at, axis in enumerate(axes):
-        last = at == len(axes) - 1
-        out = target if last else partial(values, op, before.union(axes[: at + 1]))
+    elif axes:
+        along = axes[0] if len(axes) == 1 else axes
         leaf.body.append(
-            f'task.call_primitive("{"reduce_acc" if held and last else "reduce"}", {leaf.use(out)}, '
-            f'{leaf.use(source)}, op="{op.attrs["op"]}", axis={axis})'
+            f'task.call_primitive("{"reduce_acc" if held else "reduce"}", {leaf.use(target)}, '
+            f'{leaf.use(source)}, op="{op.attrs["op"]}", axis={along})'
         )
-        source = out

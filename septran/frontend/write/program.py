@@ -182,7 +182,7 @@ def _with_results(canon: Canon) -> Canon:
             )
         )
         results.append(whole)
-    return replace(canon, ops=_joined(ops), results=tuple(results))
+    return replace(canon, ops=_joined(ops, results), results=tuple(results))
 
 
 def _copies_placed(canon: Canon) -> Canon | None:
@@ -207,9 +207,10 @@ def _copies_placed(canon: Canon) -> Canon | None:
     return None if ops == canon.ops else replace(canon, ops=ops)
 
 
-def _joined(ops: Sequence[Op]) -> tuple[Op, ...]:
-    """Return the nodes with a copy before every part of a join that no kernel can write in place."""
+def _joined(ops: Sequence[Op], results: Sequence[View]) -> tuple[Op, ...]:
+    """Return the nodes with a copy before every part of a join that no kernel can write in place, as one that is a result."""
     readers = Counter(v.source for o in ops for v in o.ins.values())
+    readers.update(v.source for v in results)
     by_name = {o.name: o for o in ops}
     found: list[Op] = []
     for op in ops:

@@ -1,11 +1,12 @@
 // Calls of C kernels with torch CPU tensors: one extension per machine and Python, for any kernel.
 //
-// Launch(path, symbol, params, explain): params = ((DLPack type code, bits, shape, is output), ..) in the kernel's order; a tensor is read
+// Launch(path, symbol, params, explain): params = ((DLPack type code, bits, shape, kind), ..) in the kernel's order, of kind 0 input, 1 output or
+// 2 both, which is given with the inputs and never made; a tensor is read
 // through the DLPack exchange API of its type (a table of C functions: no torch header, no copy, no Python call).
 //   launch(t0, t1, ..)   all tensors in order, results in place
-//   launch.fresh(t, ..)  the tensors that are no outputs, in order; returns new tensors; NotImplemented when one
-//                        does not fit or asks for more than a plain call (gradient, negative view, a subclass), or when
-//                        torch watches (a dispatch mode, forward-mode derivatives)
+//   launch.fresh(t, ..)  the tensors that are no outputs, in order; returns new tensors, None where none is made; NotImplemented when one
+//                        does not fit or asks for more than a plain call (gradient, negative view, a subclass), when what is
+//                        read and written shares memory, or when torch watches (a dispatch mode, forward-mode derivatives)
 //   launch.into(t, ..)   the same with the outputs given behind the inputs; returns None; NotImplemented, too, when an
 //                        output shares memory with another tensor
 //   launch.values(t, ..) as fresh, for a caller that records no gradients: what a tensor asks of them is not looked at
@@ -51,7 +52,7 @@ const Exchange* exchange = nullptr;
 PyTypeObject *tensor_type = nullptr, *parameter_type = nullptr;
 PyObject *requires_grad = nullptr, *is_neg = nullptr, *grad_enabled = nullptr, *modes = nullptr, *forward_ad = nullptr, *level_name = nullptr;
 
-struct Spec { Dtype dtype; int32_t ndim, torch_dtype; int64_t shape[RANK], strides[RANK], bytes; bool output; };
+struct Spec { Dtype dtype; int32_t ndim, torch_dtype; int64_t shape[RANK], strides[RANK], bytes; bool output, written; };
 struct Launch {
     PyObject_HEAD
     vectorcallfunc call;
@@ -133,13 +134,14 @@ int watched() {
     return found < 0 ? -1 : found > 0;
 }
 
-bool overlap(const Launch* l, void* const* at) {
+// made: whether outputs are new tensors, which lie nowhere else.
+bool overlap(const Launch* l, void* const* at, bool made) {
     for (int i = 0; i < l->count; ++i) {
-        if (!l->params[i].output) continue;
+        if (!l->params[i].written || (made && l->params[i].output)) continue;
         const char* const a = static_cast<const char*>(at[i]);
         for (int j = 0; j < l->count; ++j) {
             const char* const b = static_cast<const char*>(at[j]);
-            if (j != i && a < b + l->params[j].bytes && b < a + l->params[i].bytes) return true;
+            if (j != i && !(made && l->params[j].output) && a < b + l->params[j].bytes && b < a + l->params[i].bytes) return true;
         }
     }
     return false;
@@ -199,7 +201,7 @@ PyObject* into(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     if (good == 1) good = addresses(l, args, false, at);
     if (good == 1) good = addresses(l, args + (l->count - l->outputs), true, at);
     if (PyErr_Occurred()) return nullptr;
-    if (good != 1 || overlap(l, at)) Py_RETURN_NOTIMPLEMENTED;
+    if (good != 1 || overlap(l, at, false)) Py_RETURN_NOTIMPLEMENTED;
     l->kernel(at);
     Py_RETURN_NONE;
 }
@@ -213,7 +215,7 @@ PyObject* computed(PyObject* self, PyObject* const* args, Py_ssize_t n, bool rec
     int good = 1 - watched();
     if (good == 1) good = addresses(l, args, false, at, recorded);
     if (PyErr_Occurred()) return nullptr;
-    if (good != 1) Py_RETURN_NOTIMPLEMENTED;
+    if (good != 1 || overlap(l, at, true)) Py_RETURN_NOTIMPLEMENTED;
     for (int i = 0; i < l->count; ++i) {
         if (!l->params[i].output) continue;
         if (!(results[done] = made(l->params[i], &at[i]))) {
@@ -224,6 +226,7 @@ PyObject* computed(PyObject* self, PyObject* const* args, Py_ssize_t n, bool rec
     }
     l->kernel(at);
     if (done == 1) return results[0];
+    if (!done) Py_RETURN_NONE;
     PyObject* const all = PyTuple_New(done);
     for (int i = 0; i < done; ++i)
         if (all) PyTuple_SET_ITEM(all, i, results[i]);
@@ -253,11 +256,12 @@ bool read_shape(PyObject* from, int64_t* shape) {
 }
 
 bool read_spec(PyObject* from, Spec* s) {
-    int code, bits, output;
+    int code, bits, kind;
     PyObject* shape;
-    if (!PyArg_ParseTuple(from, "iiO!p", &code, &bits, &PyTuple_Type, &shape, &output)) return false;
+    if (!PyArg_ParseTuple(from, "iiO!i", &code, &bits, &PyTuple_Type, &shape, &kind)) return false;
     s->dtype = {uint8_t(code), uint8_t(bits), 1};
-    s->output = output;
+    s->output = kind == 1;
+    s->written = kind != 0;
     s->torch_dtype = direct.dtype(code, bits);
     int64_t sizes[RANK];
     if (!read_shape(shape, sizes)) return false;

@@ -1,7 +1,8 @@
 // Calls of Python objects whose kernels are known: the interpreter comes here first, and such a call has no frame of Python.
 //
 // direct(cls): cls has a `__call__` in Python, and its objects have `_quick` and `_into`, tuples of callables, and `_outputs`, names. A call
-// without keywords is offered to each of `_quick`; one whose keywords are the outputs to each of `_into`, outputs behind the other values.
+// without keywords is offered to each of `_quick`; one whose keywords are the outputs, or `out` where there is one, to each of `_into`, outputs behind
+// the other values: it returns what it was given for them.
 // Where all say NotImplemented, and for every other call, `__call__` is run, which is also all that a tracer of Python code sees.
 #pragma once
 
@@ -10,7 +11,7 @@
 
 namespace {
 
-PyObject *quick_name = nullptr, *into_name = nullptr, *outputs_name = nullptr;
+PyObject *quick_name = nullptr, *into_name = nullptr, *outputs_name = nullptr, *out_name = nullptr;
 ternaryfunc in_python = nullptr;  // how every class is called that has a `__call__` in Python
 
 PyObject* offered(PyObject* self, PyObject* name, PyObject* const* values, Py_ssize_t n) {
@@ -34,8 +35,11 @@ Py_ssize_t with_outputs(PyObject* self, PyObject* args, PyObject* kwargs, PyObje
     const Py_ssize_t outputs = PyTuple_Check(names) ? PyTuple_GET_SIZE(names) : -1;
     bool good = outputs == PyDict_GET_SIZE(kwargs) && n + outputs <= most;
     for (Py_ssize_t i = 0; good && i < n; ++i) values[i] = PyTuple_GET_ITEM(args, i);
-    for (Py_ssize_t i = 0; good && i < outputs; ++i)
-        good = (values[n++] = PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(names, i))) != nullptr;
+    for (Py_ssize_t i = 0; good && i < outputs; ++i) {
+        values[n] = PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(names, i));
+        if (!values[n] && outputs == 1 && !PyErr_Occurred()) values[n] = PyDict_GetItemWithError(kwargs, out_name);
+        good = values[n++] != nullptr;
+    }
     Py_DECREF(names);
     return PyErr_Occurred() ? -1 : good ? n : 0;
 }
@@ -50,6 +54,17 @@ PyObject* call_object(PyObject* self, PyObject* args, PyObject* kwargs) {
         if (n < 0) return nullptr;
         if (!n) return in_python(self, args, kwargs);
         found = offered(self, into_name, values, n);
+        if (found == Py_None) {
+            const Py_ssize_t outputs = PyDict_GET_SIZE(kwargs);
+            PyObject* const given = outputs == 1 ? values[n - 1] : PyTuple_New(outputs);
+            if (outputs == 1) Py_INCREF(given);
+            for (Py_ssize_t i = 0; given && outputs > 1 && i < outputs; ++i) {
+                Py_INCREF(values[n - outputs + i]);
+                PyTuple_SET_ITEM(given, i, values[n - outputs + i]);
+            }
+            Py_DECREF(found);
+            return given;
+        }
     }
     if (found != Py_NotImplemented) return found;
     Py_DECREF(found);
@@ -63,7 +78,8 @@ bool names_ready() {
     quick_name = PyUnicode_InternFromString("_quick");
     into_name = PyUnicode_InternFromString("_into");
     outputs_name = PyUnicode_InternFromString("_outputs");
-    if (quick_name && into_name && outputs_name) in_python = reinterpret_cast<PyTypeObject*>(type)->tp_call;
+    out_name = PyUnicode_InternFromString("out");
+    if (quick_name && into_name && outputs_name && out_name) in_python = reinterpret_cast<PyTypeObject*>(type)->tp_call;
     Py_DECREF(type);
     return in_python;
 }

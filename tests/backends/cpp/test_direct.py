@@ -7,7 +7,7 @@ from tests.backends.cpp.programs import prim, run_leaf
 from tests.backends.cpp.test_leaves import check, gemm_case, rand
 
 
-@pytest.mark.each_value
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "size",
     [
@@ -31,7 +31,7 @@ def test_rows_in_runs(width):
     check([prim("gemm", "C", "A", "B")], {"A": a, "B": b}, out, terms=33)
 
 
-@pytest.mark.each_value
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "columns", [8, *(pytest.param(c, marks=pytest.mark.wider) for c in (16, 48, 112))]
 )
@@ -58,7 +58,7 @@ def test_a_row_does_not_depend_on_how_many_are_taken_together(some):
         assert np.array_equal(product(m), whole[:m]), m
 
 
-@pytest.mark.each_value
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", [(2, 5, 3, 1, 30), (2, 5, 1, 1, 9), (3, 1, 4, 1, 33)])
 @pytest.mark.parametrize("columns", [8, 16, 40])
 def test_rows_with_dims_of_one_position_between(shape, columns):

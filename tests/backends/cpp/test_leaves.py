@@ -49,7 +49,7 @@ def test_map_and_broadcasting(shape, dtype):
     check(prims, {"X": x, "R": row, "C": col}, {"Y": (shape, dtype)})
 
 
-@pytest.mark.each_value
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize(
     ("shape", "axis"), [((5, 77), 1), ((77, 40), 0), ((3, 9, 21), 1), ((50,), 0)]
@@ -208,6 +208,7 @@ def test_gemm_on_plain_views(size):
     check(prims, inputs | added, results, inout=tuple(added), terms=k, ulps=4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "dtype",
     ["float16", *(pytest.param(d, marks=pytest.mark.wider) for d in ("float64", "bfloat16"))],

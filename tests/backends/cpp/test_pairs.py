@@ -51,7 +51,7 @@ def test_leading_dims_are_rows():
     assert np.array_equal(got.reshape(15, 40), flat)
 
 
-@pytest.mark.each_value
+@pytest.mark.few(1)
 @pytest.mark.parametrize("in_b", [False, True])
 @pytest.mark.parametrize("out", ["float32", "bfloat16"])
 def test_subnormal_factors_count(in_b, out):
@@ -74,6 +74,32 @@ def test_subnormal_times_infinity_is_infinite():
     got = product(a.astype(NP["bfloat16"]), b.astype(NP["bfloat16"]))
     assert got[0, 7] == np.inf
     assert np.array_equal(got, a @ b, equal_nan=True)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("depth", [61, 70])
+def test_what_cannot_be_mended_in_the_last_block_spoils_none_before(depth):
+    """Blocks are looked at while they are packed: those of columns from 1024 on, those of rows after others were stored.
+
+    From 64 positions on matrix tiles multiply them where the processor has some.
+    """
+    rows, columns = 250, 1061
+    a, b = np.zeros((rows, depth)), np.zeros((depth, columns))
+    a[:, 5], b[5, :] = 1.5, 2.0
+    prims, inputs, outputs, wanted = [], {}, {}, {}
+    for place in (1, 2):
+        x, y = a.copy(), b.copy()
+        x[rows - 1, 60] = 2.0**-130
+        y[60, columns - 1] = np.inf if place == 1 else 2.0**120
+        for out in ("float32", "bfloat16"):
+            name = f"C{place}{out}"
+            prims.append(prim("gemm", name, f"A{place}", f"B{place}"))
+            outputs[name] = ((rows, columns), out)
+            wanted[name] = (x @ y).astype(NP[out])
+        inputs |= {f"A{place}": x.astype(NP["bfloat16"]), f"B{place}": y.astype(NP["bfloat16"])}
+    found = run_leaf(prims, inputs, outputs)
+    for name, want in wanted.items():
+        assert np.array_equal(found[name], want, equal_nan=True), name
 
 
 def test_nan_stays_in_its_row_and_column():

@@ -26,7 +26,7 @@ def run_gemm(m, n, k, *, trans_b=False, dtype="float32", **options):
     return np.abs(c.astype(np.float64) - want).max() / np.sqrt(k)
 
 
-@pytest.mark.each_value
+@pytest.mark.few(2)
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("size", [(128, 128, 128), (100, 77, 45), (1, 5, 3), (130, 33, 65)])
 def test_gemm_is_right(size, packed):

@@ -9,6 +9,7 @@ from septran.kernel import leaf_specs
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("op", "dtype"),
     [

@@ -71,7 +71,7 @@ def conv(taps, rows, inside, columns, dtype="float32", *, acc=False):
     return found, sum(wide)
 
 
-@pytest.mark.each_value
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "rows",
     [(2, 13), *(pytest.param(r, marks=pytest.mark.wider) for r in ((3, 3), (2, 30), (5, 8)))],

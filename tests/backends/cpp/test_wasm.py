@@ -68,6 +68,7 @@ def test_honest_code_passes(tmp_path: Path) -> None:
     assert "a pattern beside each tensor" in verdict.enforced
 
 
+@pytest.mark.few(2)
 @HERE
 @pytest.mark.parametrize(
     ("body", "code", "words"),

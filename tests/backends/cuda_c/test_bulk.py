@@ -90,6 +90,7 @@ def box_of(x: np.ndarray, box: tuple[int, ...], at: tuple[int, ...], fill: objec
     return wide[tuple(slice(p + b, p + 2 * b) for p, b in zip(at, box, strict=True))]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("shape", "box", "at", "dtype", "kind"),
     [

@@ -282,6 +282,7 @@ extern "C" __attribute__((visibility("default"))) void run(void* const* p) {
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_warps_meet_at_barriers_of_their_own(order: int, tmp_path: Path) -> None:
     x, y = np.arange(64, dtype=np.int32), np.zeros(128, np.int32)

@@ -76,6 +76,11 @@ def test_one_size_for_rows_columns_and_depth_is_that_of_warpgroups() -> None:
     assert "3-stage ring" in seed.source
 
 
+TUNED_N = (
+    'n: !tune {type: choice, values: [16, 32, 64, 128, 256], default: "min(128, pow2_up(extent))"}'
+)
+
+
 def with_policy(folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
     name = "cuda_c.sm_90a.mapping.yaml"
     text = (ROOT / "mappings" / name).read_text()
@@ -99,9 +104,7 @@ WIDE = {"M": 200, "N": 264, "K": 136}
 @pytest.mark.wider
 def test_wide_tiles_stay_in_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """128 x 256 sums are half of a thread's registers; the 16-bit tile that leaves takes theirs."""
-    with_policy(
-        tmp_path, monkeypatch, 'n: "min(128, pow2_up(extent))"', 'n: "min(256, pow2_up(extent))"'
-    )
+    with_policy(tmp_path, monkeypatch, TUNED_N, 'n: "min(256, pow2_up(extent))"')
     kernel = gemm(WIDE)
     assert products(kernel) == ["gemm_leaf_wgmma"] and "128, 256> acc" in kernel.source
     given = cases.inputs("gemm", kernel, WIDE)
@@ -172,6 +175,7 @@ def test_the_leaf_alone_has_the_spec_it_has_in_the_kernel(dims: Mapping[str, int
         assert spec.key in {s.key for _, s in leaf_specs(program)}, case.label
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "dtype", "dims"),
     [
@@ -417,12 +421,11 @@ def test_a_block_of_128_rows_gets_two_warpgroups_where_a_rule_asks_for_four(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One size for rows, columns and depth: a rule for 256 rows, of which 256 columns do not fit."""
-    two = (
-        "tiles: {m: 128, n: 256, k: 64, block: 128, lead: 1}\n      threads: 256\n      pipeline: 4"
-    )
-    four = (
-        "tiles: {m: 256, n: 128, k: 64, block: 128, lead: 1}\n      threads: 512\n      pipeline: 3"
-    )
+    text = (ROOT / "mappings" / "cuda_c.sm_90a.mapping.yaml").read_text()
+    start = text.index("      tiles:", text.index('"m >= 4096", "n >= 4096"'))
+    two = text[start : text.index("      math:", start)]
+    assert "default: 256" in two and "threads: 256" in two
+    four = "      tiles: {m: 256, n: 128, k: 64, block: 128, lead: 1}\n      threads: 512\n      pipeline: 3\n"
     with_policy(tmp_path, monkeypatch, two, four)
     threads, rows = {}, {}
     for op in ("gemm", "gemm_seed"):
@@ -454,9 +457,7 @@ LANDINGS = {
 def test_products_overlap_from_turn_to_turn(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_policy(
-        tmp_path, monkeypatch, 'n: "min(128, pow2_up(extent))"', 'n: "min(256, pow2_up(extent))"'
-    )
+    with_policy(tmp_path, monkeypatch, TUNED_N, 'n: "min(256, pow2_up(extent))"')
     kernel, mutant = gemm(FLYING), LANDINGS[name]
     assert "st::fly(acc);" in kernel.source and "st::landed(acc);" in kernel.source
     text, count = re.subn(mutant.pattern, mutant.new, kernel.source, count=1, flags=re.S)
@@ -473,9 +474,7 @@ def test_products_overlap_from_turn_to_turn(
 
 def test_a_leaf_of_a_model_does_not_fly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may read its sums before it returns."""
-    with_policy(
-        tmp_path, monkeypatch, 'n: "min(128, pow2_up(extent))"', 'n: "min(256, pow2_up(extent))"'
-    )
+    with_policy(tmp_path, monkeypatch, TUNED_N, 'n: "min(256, pow2_up(extent))"')
     program = bound("gemm", "float16", FLYING)
     specs = [s for _, s in leaf_specs(lower(program, CUDA_C.passes))]
     own = {s.key: leaf for s in specs if (leaf := CUDA_C.library(s))}

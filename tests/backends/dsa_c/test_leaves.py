@@ -77,3 +77,15 @@ def test_parts_of_what_it_was_given_are_its_own(tmp_path: Path) -> None:
     found, report = run_text(kernel, tmp_path, [np.zeros((50, 37), np.float32), a, b])
     assert report["errors"] == []
     np.testing.assert_allclose(found[0], a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_products_of_one_call_are_added_up_apart(tmp_path: Path) -> None:
+    """64 terms of half a unit in C's last place: one by one each would be rounded away."""
+    kernel = kernel_of(gemm(16, 16, 128, tile=(16, 16, 64)))
+    a = np.full((16, 128), 2.0**-6, np.float32)
+    a[:, 64:] = 2.0**-25
+    found, report = run_text(
+        kernel, tmp_path, [np.zeros((16, 16), np.float32), a, np.ones((128, 16), np.float32)]
+    )
+    assert report["errors"] == []
+    assert (found[0] == 1 + 2.0**-19).all()

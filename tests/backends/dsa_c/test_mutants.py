@@ -170,6 +170,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_reported(name: str, tmp_path: Path) -> None:
     change, message = MUTANTS[name]

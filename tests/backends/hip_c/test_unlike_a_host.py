@@ -26,6 +26,7 @@ def where(condition: str, before: str = LARGE) -> str:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -42,6 +43,7 @@ def test_it_is_wrong(body: str, code: str, tmp_path: Path) -> None:
     assert judged(body, tmp_path).code == code
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "body",
     [

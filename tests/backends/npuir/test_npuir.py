@@ -51,7 +51,7 @@ def check(name: str, dims: dict[str, int], dtype: str) -> None:
         assert error.max() < TOLERANCE[dtype], (out, error.max())
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("dtype", sorted(TOLERANCE))
 @pytest.mark.parametrize("name", QUICK)
 def test_odd_sizes(name: str, dtype: str) -> None:
@@ -257,6 +257,7 @@ SAID = {
 """What is said of a mutant; of the others, that the result is wrong."""
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(
     ("name", "what", "old", "new"), MUTANTS, ids=[f"{m[0]}: {m[1]}" for m in MUTANTS]
 )

@@ -130,6 +130,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("old", "new", "message"), [m[1:] for m in MUTANTS], ids=[m[0] for m in MUTANTS]
 )

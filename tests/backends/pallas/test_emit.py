@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from septran import backends
 from septran.errors import MappingError, SeptranError
-from septran.kernel import Kernel
+from septran.kernel import Kernel, leaf_specs
+from septran.passes.run import lower
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.leaf_case import as_in_the_kernel, leaf_cases, unused_operands, without_steps
 from tests.cli.conftest import septran
 
 __all__ = ["septran"]
@@ -47,6 +51,37 @@ def test_quotients_do_not_ask_for_signs() -> None:
     """jnp's `//` lowers to a sign, which JAX only lowers on a machine with a TPU; each quotient is proven not to be negative."""
     text = kernel("attention_causal", Z=1, S=600).source
     assert "lax.div(i1 * 256 + " in text and " // " not in text
+
+
+def softmax_alone(case: int) -> str:
+    """Return the kernel of softmax's leaf alone: at its full tile, or a number of rows less."""
+    plan = resolve(GenRequest(op="softmax", backend="pallas_tpu", dims={"M": 19, "N": 67}))
+    lowered = lower_plan(plan)
+    leaf = next(iter(library_leaves(plan.backend, lowered.program, lowered.bound.mapping).values()))
+    unused = unused_operands(lowered.program, leaf.spec)
+    alone = leaf_cases(leaf.spec, machine=lowered.program.machine)[case].program
+    held = as_in_the_kernel(lower(alone, plan.backend.passes), leaf.spec)
+    program = without_steps(held, unused)
+    spec = leaf_specs(program)[0][1]
+    source = leaf.source.replace(leaf.spec.symbol, spec.symbol)
+    return plan.backend.emit(program, {spec.key: replace(leaf, spec=spec, source=source)}).source
+
+
+def test_a_leaf_alone_need_not_give_its_steps() -> None:
+    """What only holds a step in between is not copied out when a leaf is judged alone, so no kernel makes it."""
+    text = softmax_alone(0)
+    entry = text[text.index("def entry") :]
+    assert "return (Y, t, m, s,)" in entry
+    for name, shape in (("t", "(16, 67)"), ("m", "(16, 1)"), ("s", "(16, 1)")):
+        assert f"    {name} = jnp.full({shape}, jnp.nan, jnp.float32)\n" in entry
+
+
+def test_a_kernel_brings_the_helpers_that_only_it_calls() -> None:
+    """The rows that are written are a mask of the kernel's, whatever the leaf calls."""
+    text = softmax_alone(1)
+    leaf = text[text.index("def leaf_") : text.index("def leaf_softmax_leaf_kernel")]
+    assert "st_index(" not in leaf and "jnp.where((st_index((16, 67), 0) < 11)" in text
+    assert "def st_index(" in text
 
 
 def test_tall_reductions_take_smaller_blocks() -> None:

@@ -51,6 +51,7 @@ def told(program: Program) -> list[str]:
     return [str(f) for f in ordering(model(program, ()))]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("op", RINGS)
 def test_what_moves_with_a_pipelined_loop_is_copied_into_rings(op: str, tmp_path: Path) -> None:
     dims, asked = RINGS[op]
@@ -203,6 +204,7 @@ A_START = "A_s.at[lax.rem(k0 + 2, 3), ...], A_s_there.at[lax.rem(k0 + 2, 3)]).st
 A_WAIT = "A_s.at[lax.rem(k0, 3), ...], A_s_there.at[lax.rem(k0, 3)]).wait()"
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("op", "old", "new", "says"),
     [

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from septran import backends
+from septran import assets, backends
+from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.place import place_of
@@ -17,6 +20,7 @@ from septran.verify.verify import Request, verify
 from tests.backends.operators import all_operators
 from tests.backends.pallas.installed import simulated
 from tests.backends.pallas.test_emit import kernel
+from tests.leafgate import consistency
 
 __all__ = ["simulated"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("simulated")]
@@ -145,3 +149,61 @@ def test_every_operator_compiles_or_says_why_not(op: str, tmp_path: Path) -> Non
         built = pallas.build(kernel(op, dtype), folder)
         assert built.ok == ((op, dtype) not in NOT_COMPILED), built.log
         assert NOT_COMPILED.get((op, dtype), "") in built.log
+
+
+TWICE = """
+import os, sys, time
+sys.path.append(os.environ["SEPTRAN_PACKAGES"])
+import numpy as np
+import jax
+{compile_once}
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+mode = pltpu.InterpretParams(detect_races=True, num_cores_or_threads=2)
+def double(x, y): y[...] = x[...] + x[...]
+block = pl.BlockSpec((8, 128), lambda i: (i, 0))
+shape = jax.ShapeDtypeStruct((32, 128), jnp.float32)
+call = jax.jit(pl.pallas_call(double, grid=(4,), in_specs=(block,), out_specs=block, out_shape=shape, interpret=mode))
+_compile_once()
+spent = []
+for value in range(3):
+    begun = time.process_time()
+    assert (np.asarray(call(jnp.full((32, 128), value, jnp.float32))) == 2 * value).all()
+    spent.append(time.process_time() - begun)
+print(*spent)
+"""
+
+
+def test_a_kernel_is_compiled_once_for_all_calls(simulated: Path, tmp_path: Path) -> None:
+    text = assets.read("verify_templates/loaders/pallas_sim.py.j2")
+    found = text[text.index("def _compile_once") : text.index("def load(")]
+    packages = simulated / "environments" / "pallas_tpu"
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE.format(compile_once=found)],
+        env={"JAX_PLATFORMS": "cpu", "SEPTRAN_PACKAGES": str(packages), "HOME": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    first, *later = map(float, done.stdout.split())
+    assert max(later) < first / 4, done.stdout
+
+
+def test_a_leaf_that_adds_to_a_ragged_tile_is_judged_alone(tmp_path: Path) -> None:
+    """JAX 0.10 gives a tensor that is read and written back with the padding of its last block."""
+    found = consistency.leaves("pallas_tpu", "row_sum", "float32")
+    (leaf,) = (leaf for leaf in found if leaf.spec.task == "row_sum_step")
+    verdict = consistency.sent_back(leaf, "row_sum", "float32", tmp_path)
+    assert verdict.verified, verdict.message
+
+
+def test_a_folder_named_from_here_is_compiled_in(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child that lowers has a working directory of its own; it found no kernel there."""
+    plan = resolve(GenRequest(op="relu", backend="pallas_tpu"))
+    lowered = lower_plan(plan)
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    monkeypatch.chdir(tmp_path)
+    Path("here").mkdir()
+    built = plan.backend.build(plan.backend.emit(lowered.program, leaves), Path("here"))
+    assert built.ok, built.log

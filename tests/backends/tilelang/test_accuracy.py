@@ -14,7 +14,7 @@ from tests.backends.tilelang.running import LIMIT, error_of, kernel_of
 OPS = sorted(all_operators())
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", OPS)
 def test_odd_dims_are_accurate(name: str, tmp_path: Path) -> None:
     op, _ = all_operators()[name]

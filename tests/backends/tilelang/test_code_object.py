@@ -81,9 +81,25 @@ def test_a_clang_that_does_not_go_with_hip_s_headers_is_not_taken(
     taken = code_object.tools(last=code_object.HEADERS_UP_TO)
     assert isinstance(taken, Tools) and taken.clang == "/usr/bin/clang-19"
     assert isinstance(newest := code_object.tools(), Tools) and newest.name == "clang 22"
+    asked = code_object.tools("gfx950", last=code_object.HEADERS_UP_TO)
+    assert asked == "clang knows gfx950 from 20 on and goes with HIP's headers up to 19"
+    assert code_object.install("gfx950", last=code_object.HEADERS_UP_TO) == ""
     here.remove("19")
     assert "from 19 to 19" in str(code_object.tools(last=code_object.HEADERS_UP_TO))
     assert "from 19 to 19" in toolchain.available("hip")["compile"].detail
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not toolchain.found(), reason="needs tilelang")
+def test_a_chip_that_no_clang_of_hip_s_headers_knows_is_lowered_and_not_checked(
+    tmp_path: Path,
+) -> None:
+    """A clang 19 that is installed would refuse gfx950, which says nothing about the kernel."""
+    kernel = kernel_of(HIP, "gfx950", "gemm", "float16", {"M": 70, "N": 50, "K": 40})
+    built = HIP.build(kernel, tmp_path)
+    assert built.ok, built.log
+    assert dict(built.facts)["mfma"] is True
+    assert [text for text in built.not_checked if "clang knows gfx950" in text]
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

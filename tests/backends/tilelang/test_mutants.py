@@ -96,6 +96,7 @@ def kernel(case: Case) -> Kernel:
     return kernel_of(BACKEND, "sm_90a", name, dtype, dict(dims))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "case", [GEMM, BIG, EXACT, SOFTMAX, ATTENTION, CAUSAL, NORM, CONV, MAX, TRANSPOSE]
 )
@@ -105,6 +106,7 @@ def test_the_unchanged_kernel_passes(case: Case, tmp_path: Path) -> None:
     assert error_of(found.source, found, name, dtype, dict(dims), tmp_path) < LIMIT[dtype]
 
 
+@pytest.mark.few(12)
 @parametrize(MUTANTS)
 def test_mutant_is_rejected(mutant: Mutant[Case], tmp_path: Path) -> None:
     name, dtype, dims = mutant.case

@@ -101,6 +101,7 @@ def lowered(op: str, dims: dict[str, int], dtype: str) -> Program:
 FEW = ("softmax", "conv2d_stride2", "gemm_bias_relu")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("op", "dims"), [pytest.param(*o, id=o[0]) for o in operators() if o[0] in FEW]
 )
@@ -151,6 +152,7 @@ PLANTED: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_mistake_in_codegen_is_seen(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -109,7 +109,7 @@ def results(request: pytest.FixtureRequest) -> dict[str, tuple[np.ndarray | str,
     return found
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CASES)
 def test_matches_float64(
     name: str, results: dict[str, tuple[np.ndarray | str, np.ndarray, str]]

@@ -39,6 +39,7 @@ SEVERAL = {"sm_90", "gfx942", "sm_120"}
 """what is compiled in every run; the others are slow together"""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "arch", [a if a in SEVERAL else pytest.param(a, marks=pytest.mark.slow) for a in ARCHES]
 )

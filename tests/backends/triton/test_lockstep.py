@@ -58,6 +58,7 @@ def test_together_is_bit_equal_to_one_by_one(
     assert together[name] == alone[name]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -135,6 +135,7 @@ def test_is_rejected(mutant: Mutant[Program], verdicts: dict[str, str]) -> None:
     assert verdicts[mutant.title] != "ACCEPTED"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -139,9 +139,44 @@ static void shift_panels(quad* b, long words) {
     }
 }
 
+#if defined(ST_TILES)
+// C (+)= A B by matrix tiles, which know signs.
+template <bool Add, bool TA, bool TB, int RC, class SA, class SB, int RA, int RB>
+static void gemm_quad_tiles(const View<uint32_t, RC>& C, const View<SA, RA>& A, const View<SB, RB>& B, long m, long k) {
+    constexpr long Part = 4 * SIDE;
+    const long n = C.n[RC - 1], kc = least(2048, (k + Part - 1) / Part * Part), nc = m > 64 ? 1024 : 256, mc = tiled_rows(kc, m);
+    quad* const a = reinterpret_cast<quad*>(scratch<2>((mc + nc) * kc + mc * COLS * sizeof(uint32_t)));
+    quad* const b = a + mc * (kc / 4);
+    uint32_t* const rows = reinterpret_cast<uint32_t*>(b + nc * (kc / 4));
+    for (long k0 = 0; k0 < k; k0 += kc) {
+        const long kn = least(kc, k - k0), steps = (kn + Part - 1) / Part, sa = steps * TILE_WORDS, sb = steps * SIDE * COLS;
+        for (long n0 = 0; n0 < n; n0 += nc) {
+            const long nn = least(nc, n - n0);
+            if constexpr (TB) quad_rows<COLS>(b, sb, B, n0, nn, k0, kn);
+            else quad_cols<COLS>(b, sb, B, k0, kn, n0, nn);
+            close_tiles<COLS>(b, sb, (nn + COLS - 1) / COLS, (kn + 3) / 4);
+            for (long m0 = 0; m0 < m; m0 += mc) {
+                const long mn = least(mc, m - m0), panels = (mn + SIDE - 1) / SIDE;
+                if constexpr (TA) {
+                    quad_cols<SIDE>(a, sa, A, k0, kn, m0, mn);
+                    close_tiles<SIDE>(a, sa, panels, (kn + 3) / 4);
+                    turn_tiles(a, panels * steps);
+                } else {
+                    tile_rows(a, sa, A, m0, mn, k0, kn);
+                }
+                multiply_tiles(C, m0, mn, n0, nn, steps, a, sa, b, sb, rows, Add || k0 > 0);
+            }
+        }
+    }
+}
+#endif
+
 template <bool Add, bool TA, bool TB, int RC, class SA, class SB, int RA, int RB>
 static void gemm_quads(const View<uint32_t, RC>& C, const View<SA, RA>& A, const View<SB, RB>& B) {
     const long m = TA ? A.n[RA - 1] : flat_rows(A), k = TA ? flat_rows(A) : A.n[RA - 1], n = C.n[RC - 1];
+#if defined(ST_TILES)
+    if (k >= 8 * SIDE && m >= SIDE && n >= SIDE && tiles_here()) return gemm_quad_tiles<Add, TA, TB>(C, A, B, m, k);
+#endif
     const long kc = most(4, least(2048, (k + 3) / 4 * 4)), nc = 512, mc = least(1032, (m + ROWS - 1) / ROWS * ROWS);
     const long most_words = kc / 4;
     quad* const a = reinterpret_cast<quad*>(scratch<2>((mc * (most_words + 1) + nc * most_words + 64) * sizeof(quad)));

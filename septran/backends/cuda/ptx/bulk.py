@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from septran.backends.cuda.ptx.opcodes import opcode
-from septran.backends.cuda.ptx.text import NoPtx
 from septran.backends.cuda.ptx.values import Names, parts
+from septran.backends.text.ptx import NoPtx
 
 _HINT = r"(?:\.L2::cache_hint)?"
 _HERE = r"shared::(?:cluster|cta)"

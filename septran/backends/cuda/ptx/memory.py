@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from septran.backends.cuda.ptx.opcodes import opcode
-from septran.backends.cuda.ptx.text import NoPtx
 from septran.backends.cuda.ptx.values import C_TYPES, Names, parts
+from septran.backends.text.ptx import NoPtx
 
 _HINTS = r"(?:\.(?:ca|cg|cs|lu|cv|wb|wt|L1::\w+|L2::\w+))*"
 _SPACE = r"(?:\.(global|shared(?:::cta)?))?"

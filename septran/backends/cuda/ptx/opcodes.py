@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from septran.backends.cuda.ptx.text import Instruction, NoPtx
 from septran.backends.cuda.ptx.values import C_TYPES, Names, parts
+from septran.backends.text.ptx import Instruction, NoPtx
 
 Said = Callable[[re.Match[str], tuple[str, ...], Names], str]
 _OPCODES: list[tuple[re.Pattern[str], Said]] = []

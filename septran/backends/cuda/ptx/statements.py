@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from septran.backends.cuda.ptx import bulk, memory  # noqa: F401 - their instructions are among those that are known
 from septran.backends.cuda.ptx.opcodes import said
-from septran.backends.cuda.ptx.text import Asm, NoPtx, instructions, parsed, registers, statements
+from septran.backends.cuda.ptx.text import Asm, parsed, statements
 from septran.backends.cuda.ptx.values import C_TYPES, CONSTRAINTS, Names
+from septran.backends.text.ptx import NoPtx, instructions, registers
 
 
 def translated(source: str) -> str:

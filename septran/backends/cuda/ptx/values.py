@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from septran.backends.cuda.ptx.text import NoPtx
+from septran.backends.text.ptx import NoPtx
 
 C_TYPES = {
     **dict.fromkeys(("b8", "u8"), "uint8_t"),

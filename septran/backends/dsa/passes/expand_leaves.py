@@ -7,6 +7,7 @@ that passes the checks runs; a good mapping makes the staging empty.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,19 +27,23 @@ from septran.errors import MappingError
 from septran.ir import nodes as ir
 from septran.ir import scalar
 from septran.ir.access import map_statements
-from septran.ir.expr import Const, Expr
+from septran.ir.dtypes import nbytes
+from septran.ir.expr import Const, Expr, bounds
 from septran.ir.written_out import written_out
 
+Ranges = dict[str, tuple[int, int]]
 SCRATCH_BYTES = 65536
+_ROW, _ALIGN = 16, 64
 MMA_INPUT = ("float32", "float16", "bfloat16")
 
 
-def expand_leaves(program: ir.Program) -> ir.Program:
+def expand_leaves(program: ir.Program, *, integers: bool = True) -> ir.Program:
     """Pass: return `program` with the library's leaves turned into dsa.* operations.
 
     A call of another leaf becomes a call of its C function, with a scratch tile of its own. Before leaves
-    are chosen all calls are expanded.
+    are chosen all calls are expanded. integers: whether the machine has int32; else floats hold positions.
     """
+    ranges = None if integers else loop_ranges(program.body)
     count = functions = 0
 
     def expanded(stmt: ir.Stmt) -> Iterable[ir.Stmt]:
@@ -47,7 +52,7 @@ def expand_leaves(program: ir.Program) -> ir.Program:
             return (stmt,)  # an operation already
         if stmt.impl == ir.INLINE or not stmt.symbol:
             count += 1
-            return expand_call(stmt, f"l{count - 1}")
+            return expand_call(stmt, f"l{count - 1}", ranges)
         functions += 1
         return _function(stmt, f"scratch_{functions - 1}")
 
@@ -56,17 +61,49 @@ def expand_leaves(program: ir.Program) -> ir.Program:
 
 def _function(call: ir.LeafCall, name: str) -> tuple[ir.Stmt, ...]:
     """Return the call with a scratch tile; scalars come before it in the C signature."""
-    size = (SCRATCH_BYTES // 4,)
+    size = (scratch_of(call) // 4,)
     tile = ir.Buffer(name=name, shape=size, dtype="float32", mem="SHARED")
     extra = ir.LeafArg(param="scratch", region=whole(tile, (Const(size[0]),)), privilege="w")
     return ir.Alloc(buffer=tile), replace(call, args=(*call.args, extra))
 
 
-def expand_call(call: ir.LeafCall, prefix: str) -> tuple[ir.Stmt, ...]:
-    """Return the operations of one leaf call; temporaries are named after `prefix`."""
+def scratch_of(call: ir.LeafCall) -> int:
+    """Return the bytes of scratch that a leaf in C is given at a call: no less than the library's needs."""
+    if can_expand(call.prims):
+        return SCRATCH_BYTES
+    held = ir.allocated(expand_call(call, "tmp"))
+    return max(SCRATCH_BYTES, sum(temp_bytes(b.shape, b.dtype) for b in held))
+
+
+def temp_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    """Return the bytes of a tile of `vl_temp_of`, up to where the next one may start."""
+    rows, cols = math.prod(shape[:-1]), shape[-1]
+    return -(-rows * (-(-cols // _ROW) * _ROW) * nbytes(dtype) // _ALIGN) * _ALIGN
+
+
+def loop_ranges(body: tuple[ir.Stmt, ...]) -> Ranges:
+    """Return the values that each loop variable takes, inclusive, in any of its loops."""
+    found: Ranges = {}
+    for loop in ir.walk(body):
+        if isinstance(loop, ir.For):
+            last = max(0, bounds(loop.extent, found)[1] - 1)
+            found[loop.var] = (0, max(last, found.get(loop.var, (0, 0))[1]))
+    return found
+
+
+def expand_call(
+    call: ir.LeafCall, prefix: str, ranges: Ranges | None = None
+) -> tuple[ir.Stmt, ...]:
+    """Return the operations of one leaf call; temporaries are named after `prefix`.
+
+    ranges: of loop variables, where the machine has no int32; None: it has.
+    """
     build = Builder(prefix)
     for prim in call.prims:
-        _PRIMS[prim.name](build, call, prim)
+        if prim.name == "map":
+            _map(build, call, prim, ranges)
+        else:
+            _PRIMS[prim.name](build, call, prim)
     return tuple(
         replace(s, span=call.span) if isinstance(s, ir.Copy | ir.LeafCall | ir.For) else s
         for s in build.stmts
@@ -106,25 +143,27 @@ def _transpose(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     finish()
 
 
-def _map(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
+def _map(build: Builder, call: ir.LeafCall, prim: ir.Prim, ranges: Ranges | None = None) -> None:
     out, finish = _out(build, call, prim)
     operands: dict[str, Operand] = {**dict(call.scalars), **{a.param: a.region for a in call.args}}
     tensors = {a.param: (a.region.buffer.dtype, a.region.tile) for a in call.args}
-    scalars = {name: _scalar(name, value) for name, value in call.scalars}
+    scalars = {name: _scalar(name, value, ranges) for name, value in call.scalars}
     tree = scalar.bound(prim, tensors, scalars)
     tree = written_out(tree, (), scalar.computes(prim, tensors))
     text = str(prim.attr("expr"))
     try:
-        compile_map(build, out, tree, operands, text)
+        compile_map(build, out, tree, operands, text, integers=ranges is None)
     except MappingError as error:
         raise error.placed(call.span) from None
     finish()
 
 
-def _scalar(name: str, value: ir.Scalar) -> scalar.Node:
+def _scalar(name: str, value: ir.Scalar, ranges: Ranges | None) -> scalar.Node:
     match value:
         case Const(number):
             return scalar.Const(number)
+        case Expr() if ranges is not None:
+            return scalar.position(name, *bounds(value, ranges))
         case Expr():
             return scalar.position(name)
     return scalar.Const(float(value))

@@ -3,6 +3,7 @@
 Every inner node of the typed tree becomes one vector operation on a temporary of the broadcast shape of its
 operands, so that `exp(m - mn)` on [r, 1] operands costs r lanes, not r x n. Floats are float32 (float64 when an
 operand is float64), integers int32: an operation is rounded to its destination's dtype, so those are exact.
+A machine without int32 has them in float32 where they are so small that these are exact, too.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Mapping
 from septran.backends.dsa.passes.operations import Builder, Operand
 from septran.backends.text.refuse import no_integers
 from septran.errors import InternalError
+from septran.ir.dtypes import DTYPES
 from septran.ir.expr import Const, Expr, make
 from septran.ir.nodes import Region
 from septran.ir.scalar import ARITHMETIC, Index, Name, Node, Op, has_tile, walk
 from septran.ir.scalar import Const as Number
 
 _UNIT = "the vector engine"
+_EXACT = 2 ** DTYPES["float32"].digits
 _POSITIONS = (*ARITHMETIC, "max", "min")
 _BINARY = {
     "+": "add",
@@ -55,27 +58,38 @@ TEXT = {
 
 
 def compile_map(
-    build: Builder, out: Region, tree: Node, operands: Mapping[str, Operand], text: str
+    build: Builder,
+    out: Region,
+    tree: Node,
+    operands: Mapping[str, Operand],
+    text: str,
+    *,
+    integers: bool = True,
 ) -> None:
     """Append the operations of `out[...] = tree` to `build`.
 
     operands: name in the tree -> region (any rank up to out's, numpy broadcasting) or integer scalar.
-    text: the expression, for messages.
+    text: the expression, for messages. integers: whether the machine has int32.
 
     Raises:
         MappingError: M172, an integer that can be larger than 32 bits.
     """
     names = {n.name for n in walk(tree) if isinstance(n, Name)}
-    _Compiler(build, out, {n: operands[n] for n in operands if n in names}, text).run(tree)
+    as_floats = not integers and all(
+        n.low >= -_EXACT and n.high <= _EXACT for n in walk(tree) if n.kind == "int"
+    )
+    used = {n: operands[n] for n in operands if n in names}
+    _Compiler(build, out, used, text, "float32" if as_floats else "int32").run(tree)
 
 
 class _Compiler:
     def __init__(
-        self, build: Builder, out: Region, operands: Mapping[str, Operand], text: str
+        self, build: Builder, out: Region, operands: Mapping[str, Operand], text: str, integer: str
     ) -> None:
         self.build = build
         self.out = out
         self.text = text
+        self.integer = integer
         dtypes = {v.buffer.dtype for v in operands.values() if isinstance(v, Region)}
         wide = "float64" in dtypes | {out.buffer.dtype}
         self.dtype = "float64" if wide else "float32"
@@ -125,7 +139,7 @@ class _Compiler:
             case Op(op, args):
                 if node.kind == "int":
                     self.check(node, -(2**31), 2**31 - 1)
-                dtype = "int32" if node.kind == "int" else self.dtype
+                dtype = self.integer if node.kind == "int" else self.dtype
                 if node.kind == "int" and op in _POSITIONS and not has_tile(node):
                     return self.position(node)
                 if op == "**" and args[1] == Number(2.0):
@@ -177,7 +191,7 @@ class _Compiler:
         if isinstance(a, Region):
             return a
         rank = self.out.rank
-        dtype = self.dtype if isinstance(a, float) else "int32"
+        dtype = self.dtype if isinstance(a, float) else self.integer
         t = self.build.temp((1,) * rank, (Const(1),) * rank, dtype)
         if isinstance(a, float):
             self.build.fill(t, a)

@@ -120,13 +120,14 @@ static void run_mma(const command *c) {
   for (int64_t x = 0; x < k; x++)
     for (int64_t j = 0; j < n; j++) b[x * n + j] = (float)(tb ? get(&c->b, j, x) : get(&c->b, x, j));
   for (int64_t i = 0; i < m; i++) {
-    for (int64_t j = 0; j < n; j++) row[j] = c->flags & VL_MMA_INIT ? 0.0f : (float)get(&c->d, i, j);
+    for (int64_t j = 0; j < n; j++) row[j] = 0.0f;
     for (int64_t x = 0; x < k; x++) {
       const float v = (float)(ta ? get(&c->a, x, i) : get(&c->a, i, x));
       const float *line = b + x * n;
       for (int64_t j = 0; j < n; j++) row[j] += v * line[j];
     }
-    for (int64_t j = 0; j < n; j++) put(&c->d, i, j, row[j]);
+    /* the array adds up a call's products apart: into C goes one number, so that a large C costs them no digits */
+    for (int64_t j = 0; j < n; j++) put(&c->d, i, j, c->flags & VL_MMA_INIT ? row[j] : (float)get(&c->d, i, j) + row[j]);
   }
   free(b);
 }

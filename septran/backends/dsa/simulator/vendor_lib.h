@@ -115,6 +115,15 @@ void vl_barrier(int line); /* all cores; drains too */
 #define vendor_lib_sync() vl_sync(__LINE__)
 #define vendor_lib_barrier() vl_barrier(__LINE__)
 
+#define VL_INF __builtin_inf()
+#define VL_NAN __builtin_nan("")
+
+/* Bytes of an element. */
+static inline uint64_t vl_element(vl_dtype dtype) {
+  static const uint8_t bytes[] = {4, 2, 2, 8, 1, 1, 1, 4, 8};
+  return bytes[dtype];
+}
+
 /* The last two dimensions of a leaf's tensor as a tile; a vector is one row. */
 static inline vl_tile vl_matrix(vl_view v) {
   const int r = v.rank;
@@ -124,17 +133,32 @@ static inline vl_tile vl_matrix(vl_view v) {
 
 /* rows x cols of a tile, from (row, col) on; every call refuses the tile when that leaves the given one. */
 static inline vl_tile vl_part(vl_tile t, int32_t row, int32_t col, int32_t rows, int32_t cols) {
-  static const uint8_t bytes[] = {4, 2, 2, 8, 1, 1, 1, 4, 8};
   const int inside = row >= 0 && col >= 0 && rows >= 0 && cols >= 0 && rows <= t.rows - row && cols <= t.cols - col;
-  t.addr += inside ? (uint64_t)(row * t.ld + col) * bytes[t.dtype] : 0;
+  t.addr += inside ? (uint64_t)(row * t.ld + col) * vl_element(t.dtype) : 0;
   t.rows = inside ? rows : 0;
   t.cols = cols;
   return t;
 }
 
+/* A view at position `at` of its first dimension; every call refuses its tiles when there is no such position. */
+static inline vl_view vl_slice(vl_view v, int32_t at) {
+  const int inside = v.rank > 0 && at >= 0 && at < v.n[0];
+  vl_view part = {v.space, v.addr, v.dtype, v.rank > 0 ? v.rank - 1 : 0, {0}, {0}};
+  for (int d = 0; d < part.rank; d++) part.n[d] = inside ? v.n[d + 1] : 0, part.s[d] = v.s[d + 1];
+  part.addr += inside ? (uint64_t)(at * v.s[0]) * vl_element(v.dtype) : 0;
+  return part;
+}
+
 /* A rows x cols float32 tile inside a leaf's scratch, `bytes` (a multiple of 64) from its start. */
 static inline vl_tile vl_temp(vl_view scratch, uint64_t bytes, int32_t rows, int32_t cols) {
   return (vl_tile){scratch.space, scratch.addr + bytes, rows, cols, (cols + 15) / 16 * 16, VL_F32};
+}
+
+/* The same of another element type; its rows are 16 elements apart, or a multiple of that. */
+static inline vl_tile vl_temp_of(vl_view scratch, uint64_t bytes, int32_t rows, int32_t cols, vl_dtype dtype) {
+  vl_tile t = vl_temp(scratch, bytes, rows, cols);
+  t.dtype = dtype;
+  return t;
 }
 
 /* Simulator only: until the next call this core's commands reach these views and nothing else. may: for each of

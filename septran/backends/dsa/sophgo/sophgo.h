@@ -261,7 +261,30 @@ SG_FN sg_block sg_nan(int to, sg_block a, double value, const dim4 *s) {
   tpu_bdc_greater_C(o.at, o.at, infinite, sg_number(value), s, &o.stride, &o.stride, DT_FP32, DT_INT32);
   return o;
 }
-/* o = a op b. A maximum or minimum is the second operand where the first is NaN, and no comparison but != holds for NaN. */
+/* at `to`, 0 - a: the engine tells the two zeros apart, and of this both are the same */
+SG_FN sg_block sg_turned(int to, sg_block a, const dim4 *s) {
+  const sg_block o = sg_slot(to);
+  tpu_bdc_fp_C_sub(o.at, a.at, sg_number(0.0), s, &o.stride, &a.stride, DT_FP32);
+  return o;
+}
+/* o = a / b. The vendor's division leaves a dividend as it is where the divisor is infinite: there it is 0 a / the largest number. */
+SG_FN void sg_divide(sg_block o, sg_block a, sg_block b, const dim4 *s) {
+  const sg_block n = sg_nan(SG_C, b, __builtin_nan(""), s), k = sg_slot(SG_W0), x = sg_slot(SG_W1), y = sg_slot(SG_W2);
+  const scalar_t bits = {.u32 = 0x7fffffff}, largest = {.u32 = 0x7f7fffff};
+  const dim4 *by = &k.stride;
+  tpu_bdc_and_C(k.at, b.at, bits, s, by, &b.stride, DT_INT32);
+  tpu_bdc_greater_C(k.at, k.at, largest, sg_number(1.0), s, by, by, DT_FP32, DT_INT32);
+  tpu_bdc_fp_C_sub(k.at, k.at, sg_number(1.0), s, by, by, DT_FP32);
+  tpu_bdc_fp_mul(x.at, a.at, k.at, s, by, &a.stride, by, DT_FP32);
+  tpu_bdc_set_C(k.at, largest, s, by, DT_FP32);
+  tpu_bdc_min(y.at, b.at, k.at, s, by, &b.stride, by, DT_FP32);
+  tpu_bdc_neg(k.at, k.at, s, by, by, DT_FP32);
+  tpu_bdc_max(y.at, y.at, k.at, s, by, by, by, DT_FP32);
+  tpu_bdc_fp32_div(o.at, x.at, y.at, s, &o.stride, by, by);
+  tpu_bdc_fp_add(o.at, o.at, n.at, s, &o.stride, &o.stride, by, DT_FP32);
+}
+/* o = a op b. The vendor's maximum and minimum lose a NaN of either operand, and no comparison but != holds for NaN.
+ * Compared are 0 - b and 0 - a, in that order. */
 SG_FN void sg_apply(sg_binary_op op, sg_block o, sg_block a, sg_block b, const dim4 *s) {
   const scalar_t one = sg_number(1.0);
   sg_block x = o, y = o;
@@ -269,10 +292,17 @@ SG_FN void sg_apply(sg_binary_op op, sg_block o, sg_block a, sg_block b, const d
     case SG_ADD: tpu_bdc_fp_add(o.at, a.at, b.at, s, &o.stride, &a.stride, &b.stride, DT_FP32); return;
     case SG_SUB: tpu_bdc_fp_sub(o.at, a.at, b.at, s, &o.stride, &a.stride, &b.stride, DT_FP32); return;
     case SG_MUL: tpu_bdc_fp_mul(o.at, a.at, b.at, s, &o.stride, &a.stride, &b.stride, DT_FP32); return;
-    case SG_DIV: tpu_bdc_fp32_div(o.at, a.at, b.at, s, &o.stride, &a.stride, &b.stride); return;
-    default: x = sg_nan(SG_W0, a, op == SG_MAX || op == SG_MIN ? __builtin_nan("") : 1.0, s);
+    case SG_DIV: sg_divide(o, a, b, s); return;
+    default: break;
   }
-  if (op != SG_MAX && op != SG_MIN) y = sg_nan(SG_W1, b, 1.0, s);
+  const int keeps = op == SG_MAX || op == SG_MIN;
+  x = sg_nan(SG_W0, a, keeps ? __builtin_nan("") : 1.0, s);
+  y = sg_nan(SG_W1, b, keeps ? __builtin_nan("") : 1.0, s);
+  if (!keeps) {
+    const sg_block turned = sg_turned(SG_W2, a, s);
+    a = sg_turned(SG_C, b, s);
+    b = turned;
+  }
   switch (op) {
     case SG_MAX: tpu_bdc_max(o.at, a.at, b.at, s, &o.stride, &a.stride, &b.stride, DT_FP32); break;
     case SG_MIN: tpu_bdc_min(o.at, a.at, b.at, s, &o.stride, &a.stride, &b.stride, DT_FP32); break;
@@ -283,8 +313,9 @@ SG_FN void sg_apply(sg_binary_op op, sg_block o, sg_block a, sg_block b, const d
     case SG_EQ: tpu_bdc_equal(o.at, a.at, b.at, one, s, &o.stride, &a.stride, &b.stride, DT_FP32, DT_FP32); break;
     default: tpu_bdc_not_equal(o.at, a.at, b.at, one, s, &o.stride, &a.stride, &b.stride, DT_FP32, DT_FP32); break;
   }
-  if (op == SG_MAX || op == SG_MIN) {
+  if (keeps) {
     tpu_bdc_fp_add(o.at, o.at, x.at, s, &o.stride, &o.stride, &x.stride, DT_FP32);
+    tpu_bdc_fp_add(o.at, o.at, y.at, s, &o.stride, &o.stride, &y.stride, DT_FP32);
     return;
   }
   tpu_bdc_max(x.at, x.at, y.at, s, &x.stride, &x.stride, &y.stride, DT_FP32);
@@ -338,7 +369,8 @@ SG_FN variable_t sg_const(double v) { return (variable_t){.type = SCALAR, .conte
 SG_FN void sg_select(sg_tile d, sg_tile cond, sg_tile a, sg_tile b) {
   SG_BLOCKS(d) {
     const dim4 shape = sg_shape(rows, cols);
-    const variable_t c = sg_tensor(sg_dense(&cond, r0, rows, c0, cols, SG_A).at), zero = sg_const(0.0);
+    const sg_block when = sg_turned(SG_W0, sg_dense(&cond, r0, rows, c0, cols, SG_A), &shape);
+    const variable_t c = sg_tensor(when.at), zero = sg_const(0.0);
     const variable_t x = sg_tensor(sg_dense(&a, r0, rows, c0, cols, SG_B).at);
     const variable_t y = sg_tensor(sg_dense(&b, r0, rows, c0, cols, SG_C).at);
     tpu_bdc_equal_select(SG_OUT, &c, &zero, &y, &x, &shape, DT_FP32, DT_FP32);
@@ -355,6 +387,20 @@ SG_FN void sg_where(local_addr_t a, int how, double limit, double value, const d
   else if (how < 0) tpu_bdc_less_select(SG_OUT, &x, &y, &v, &old, s, DT_FP32, DT_FP32);
   else tpu_bdc_equal_select(SG_OUT, &x, &y, &v, &old, s, DT_FP32, DT_FP32);
 }
+/* SG_OUT = a (q[5] - z (q[4] - z (q[3] - ...))), z = a * a, where |a|, which SG_W2 has, is less than 1/2 */
+SG_FN void sg_small(local_addr_t a, const double *q, const dim4 *s) {
+  const sg_block z = sg_slot(SG_B), p = sg_slot(SG_C);
+  const dim4 *by = &z.stride;
+  tpu_bdc_fp_mul(z.at, a, a, s, by, by, by, DT_FP32);
+  tpu_bdc_set_C(p.at, sg_number(q[0]), s, by, DT_FP32);
+  for (int i = 1; i < 6; ++i) { /* the terms' signs alternate: p = q - z p */
+    tpu_bdc_fp_mul(p.at, p.at, z.at, s, by, by, by, DT_FP32);
+    tpu_bdc_fp_C_sub(p.at, p.at, sg_number(q[i]), s, by, by, DT_FP32);
+  }
+  tpu_bdc_fp_mul(p.at, p.at, a, s, by, by, by, DT_FP32);
+  const variable_t half = sg_const(0.5), far = sg_tensor(SG_W2), other = sg_tensor(p.at), old = sg_tensor(SG_OUT);
+  tpu_bdc_less_select(SG_OUT, &far, &half, &other, &old, s, DT_FP32, DT_FP32);
+}
 /* SG_OUT = tanh(a); the vendor's own function is NaN for large and 1e-5 off for small arguments.
  * From 1/2 on: 1 - 2 sigmoid(-2 |a|) with a's sign. Below: a (1 - z q(z)), z = a * a, q fitted at Chebyshev's points (9e-8 of the value). */
 SG_FN void sg_tanh(local_addr_t a, const dim4 *s) {
@@ -369,17 +415,21 @@ SG_FN void sg_tanh(local_addr_t a, const dim4 *s) {
   tpu_bdc_fp_C_sub(o.at, o.at, sg_number(1.0), s, by, by, DT_FP32);
   sg_where(size.at, 1, 9.1, 1.0, s);
   tpu_bdc_neg(p.at, o.at, s, by, by, DT_FP32);
-  const variable_t x = sg_tensor(a), zero = sg_const(0.0), half = sg_const(0.5), far = sg_tensor(size.at);
+  const variable_t x = sg_tensor(a), zero = sg_const(0.0);
   const variable_t other = sg_tensor(p.at), old = sg_tensor(SG_OUT);
   tpu_bdc_less_select(SG_OUT, &x, &zero, &other, &old, s, DT_FP32, DT_FP32);
-  tpu_bdc_fp_mul(z.at, a, a, s, by, by, by, DT_FP32);
-  tpu_bdc_set_C(p.at, sg_number(q[0]), s, by, DT_FP32);
-  for (int i = 1; i < 6; ++i) { /* the terms' signs alternate: p = q - z p */
-    tpu_bdc_fp_mul(p.at, p.at, z.at, s, by, by, by, DT_FP32);
-    tpu_bdc_fp_C_sub(p.at, p.at, sg_number(q[i]), s, by, by, DT_FP32);
-  }
-  tpu_bdc_fp_mul(p.at, p.at, a, s, by, by, by, DT_FP32);
-  tpu_bdc_less_select(SG_OUT, &far, &half, &other, &old, s, DT_FP32, DT_FP32);
+  sg_small(a, q, s);
+}
+/* SG_OUT = erf(a); the vendor's own is right to 2e-7, which small values are not much more than: there Maclaurin's series */
+SG_FN void sg_erf(local_addr_t a, const dim4 *s) {
+  static const double q[] = {8.5483270e-4, 5.2239776e-3, 2.6866171e-2, 0.11283792, 0.37612639, 1.1283791671};
+  const sg_block size = sg_slot(SG_W2);
+  tpu_bdc_load_fp32_erf_coeff(SG_MORE);
+  tpu_bdc_fp32_erf(SG_OUT, a, SG_W0, SG_W1, SG_W2, SG_COEFF, SG_MORE, SG_TABLE, s);
+  sg_where(a, 1, 4.0, 1.0, s);
+  sg_where(a, -1, -4.0, -1.0, s);
+  tpu_bdc_abs(size.at, a, s, &size.stride, &size.stride, DT_FP32);
+  sg_small(a, q, s);
 }
 /* SG_OUT = op(a), with what the vendor's functions leave out at infinities and zeros */
 SG_FN void sg_function(sg_unary_op op, local_addr_t a, const dim4 *s) {
@@ -400,6 +450,7 @@ SG_FN void sg_function(sg_unary_op op, local_addr_t a, const dim4 *s) {
       tpu_bdc_fp32_log(SG_OUT, a, SG_W0, SG_COEFF, s);
       sg_where(a, 0, inf, inf, s);
       sg_where(a, 0, 0.0, -inf, s);
+      sg_where(a, 0, -0.0, -inf, s); /* another zero to the engine */
       sg_where(a, -1, 0.0, __builtin_nan(""), s);
       break;
     case SG_SQRT:
@@ -411,6 +462,7 @@ SG_FN void sg_function(sg_unary_op op, local_addr_t a, const dim4 *s) {
       tpu_bdc_fp32_tunable_rsqrt(SG_OUT, a, s, 4);
       sg_where(a, 0, inf, 0.0, s);
       sg_where(a, 0, 0.0, inf, s);
+      sg_where(a, 0, -0.0, -inf, s);
       sg_where(a, -1, 0.0, __builtin_nan(""), s);
       break;
     case SG_SIGMOID: /* the table's exponential leaves its range beyond these */
@@ -421,11 +473,7 @@ SG_FN void sg_function(sg_unary_op op, local_addr_t a, const dim4 *s) {
     case SG_TANH:
       sg_tanh(a, s);
       break;
-    default:
-      tpu_bdc_load_fp32_erf_coeff(SG_MORE);
-      tpu_bdc_fp32_erf(SG_OUT, a, SG_W0, SG_W1, SG_W2, SG_COEFF, SG_MORE, SG_TABLE, s);
-      sg_where(a, 1, 4.0, 1.0, s);
-      sg_where(a, -1, -4.0, -1.0, s);
+    default: sg_erf(a, s);
   }
   const sg_block x = sg_nan(SG_W0, (sg_block){a, o.stride}, __builtin_nan(""), s);
   tpu_bdc_fp_add(SG_OUT, SG_OUT, x.at, s, &o.stride, &o.stride, &x.stride, DT_FP32);

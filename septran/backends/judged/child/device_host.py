@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from septran_torch_host import EMPTY, begin_in_place, matched, poison
+from septran_torch_host import EMPTY, begin_in_place, matched, passed, poison
 from septran_torch_states import Module
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -53,7 +53,7 @@ class Entry:
     def timed(self, tensors: dict[str, Any]) -> None:
         """Call it as its users do; what it returns waits for `settle`."""
         args = self._plan["args"]
-        values = [(a["keyword"], tensors[a["param"]] if a["param"] else a["value"]) for a in args]
+        values = [(a["keyword"], passed(a, tensors)) for a in args]
         by_name = {name: value for name, value in values if name}
         begin_in_place(args, tensors)
         with torch.no_grad():

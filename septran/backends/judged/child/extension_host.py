@@ -13,11 +13,11 @@ import json
 import os
 import struct
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from septran_torch_host import Gate, around, card_of, own_work, pretend_cuda
+from septran_torch_card import card_of, pretend_cuda
+from septran_torch_host import Gate, own_work
 
 _NONE, _TENSOR, _INTEGER, _REAL, _BOOLEAN, _LIST, _TEXT, _DTYPE, _FRESH = range(9)
 _DTYPES = (
@@ -127,6 +127,11 @@ class Caller:
         self._server, self._names, self._watch = server, names, watch
         self.gate: Any = None
         self.number = -1
+
+    def begin(self, gate: Any) -> None:
+        """Begin the next call, around which `gate` stands."""
+        self.number += 1
+        self.gate = gate
 
     def extension(self, names: list[str]) -> Extension:
         """Return the object that stands for an extension that offers `names`."""
@@ -291,8 +296,8 @@ class ExtensionGate(Gate):  # type: ignore[misc,unused-ignore]
 
 def install(
     server: Server, names: list[str], parts: list[list[str]], file: str, arch: str
-) -> tuple[Watch, Caller, Callable[[list[tuple[str, Any, bool]]], AbstractContextManager[Gate]]]:
-    """Make torch answer as with a GPU of `arch` and the file find its extensions; return what stands around a call.
+) -> tuple[Watch, Caller, ExtensionGate]:
+    """Make torch answer as with a GPU of `arch` and the file find its extensions; return what stands around imports and calls.
 
     names: of all functions, as the server counts them. parts: of each `load_inline`, the functions it offers.
     """
@@ -301,10 +306,4 @@ def install(
     pretend_cuda(card_of(arch))
     builtins.septran_extension = lambda number: caller.extension(parts[number])  # type: ignore[attr-defined]
 
-    def stand(tensors: list[tuple[str, Any, bool]]) -> AbstractContextManager[Gate]:
-        caller.number += 1
-        caller.gate = gate
-        stands: AbstractContextManager[Gate] = around(gate, tensors)
-        return stands
-
-    return watch, caller, stand
+    return watch, caller, gate

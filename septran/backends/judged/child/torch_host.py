@@ -13,11 +13,11 @@ import contextlib
 import ctypes
 import hashlib
 import sys
-import types
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
+from septran_torch_lasting import Lasting
 from septran_torch_left import Before, Untyped
 from septran_torch_mixed import MAY_COMPUTE, NEVER, Mixed, word
 from torch.overrides import TorchFunctionMode
@@ -114,6 +114,7 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.launching = False
         self.calls = 0
         self.kept: list[Any] = []
+        self.lasting = Lasting()
         self.known: dict[int, str] = {}
         self.inputs: set[int] = set()
         self.untyped = Untyped()
@@ -122,6 +123,8 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         """Forget the last call; `tensors`: (name, tensor, whether a kernel may write it)."""
         self.watch.forget()
         self.watch.stored.clear()
+        for tensor in self.kept:
+            self.lasting.note(tensor, self.known[self._place(tensor)])
         self.kept.clear()
         self.mixed.begin(tuple(t for _, t, _ in tensors))
         self.known.clear()
@@ -135,6 +138,16 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             # of a part of a larger tensor no more than the part
             size, item = tensor.numel() * tensor.element_size(), tensor.element_size()
             self.watch.add(tensor.data_ptr(), size, item, name, writable=writable)
+        for place, size, item, name in self.lasting.alive():
+            if place not in self.known:
+                self.known[place] = name
+                self.watch.add(place, size, item, name)
+
+    @contextlib.contextmanager
+    def importing(self) -> Iterator[None]:
+        """Stand where the file is imported and its objects are made: what lives on is memory of every call."""
+        with Machine(self), self.lasting.noting(self.line):
+            yield
 
     def __torch_dispatch__(
         self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -256,12 +269,12 @@ def own_work() -> Iterator[None]:
 
 
 def poison(tensor: Any, number: float = float("nan")) -> None:
-    """Fill memory that nobody has written with what shows: a number, and of integers 77 for NaN."""
+    """Fill memory that nobody has written with what shows: a number, and of integers 77 for NaN and 1, which an open lock is not, for a half."""
     size = tensor.untyped_storage().nbytes() // tensor.element_size()
     whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     whole = whole.set_(tensor.untyped_storage(), 0, (size,), (1,))
     if not tensor.is_floating_point() and number != 0:
-        number = 1 if tensor.dtype == torch.bool else 77
+        number = 1 if tensor.dtype == torch.bool or number == number else 77
     whole.fill_(number)
 
 
@@ -329,64 +342,6 @@ def _is_device(value: Any) -> bool:
     return bool(_kind_of(value))
 
 
-class Card(NamedTuple):
-    """A device that answers. shared: bytes of a block, as it may ask for, and of a multiprocessor; clocks in kHz; bus in bits."""
-
-    name: str
-    capability: tuple[int, int]
-    processors: int
-    memory: int
-    shared: tuple[int, int]
-    threads: int
-    clocks: tuple[int, int]
-    bus: int
-
-
-CARDS = {
-    "80": Card("NVIDIA A100-SXM4-80GB", (8, 0), 108, 80 << 30, (166912, 167936), 2048, (1410000, 1593000), 5120),
-    "90": Card("NVIDIA H100 80GB HBM3", (9, 0), 132, 80 << 30, (232448, 233472), 2048, (1980000, 2619000), 5120),
-    "100": Card("NVIDIA B200", (10, 0), 148, 180 << 30, (232448, 233472), 2048, (1965000, 3996000), 8192),
-    "120": Card("NVIDIA GeForce RTX 5090", (12, 0), 170, 32 << 30, (101376, 102400), 1536, (2407000, 14001000), 512),
-}  # fmt: skip
-"""by compute capability (CUDA C++ programming guide, technical specifications per compute capability; data sheets)"""
-
-
-def card_of(arch: str) -> Card:
-    """Return the card that answers for an architecture (`sm_90a`)."""
-    return CARDS[arch.removeprefix("sm_").rstrip("af")]
-
-
-def pretend_cuda(card: Card) -> None:
-    """Answer what hosts ask `torch.cuda`."""
-    plain = types.SimpleNamespace(
-        multi_processor_count=card.processors, major=card.capability[0], minor=card.capability[1], name=card.name,
-        total_memory=card.memory, warp_size=32, shared_memory_per_multiprocessor=card.shared[1],
-        shared_memory_per_block=49152, shared_memory_per_block_optin=card.shared[0], regs_per_multiprocessor=65536,
-        max_threads_per_multi_processor=card.threads,
-    )  # fmt: skip
-    stream = types.SimpleNamespace(
-        cuda_stream=0, synchronize=lambda: None, wait_stream=lambda other: None
-    )
-    answers: dict[str, Any] = {
-        "is_available": lambda: True,
-        "current_device": lambda: 0,
-        "device_count": lambda: 1,
-        "synchronize": lambda *_: None,
-        "get_device_properties": lambda *_: plain,
-        "get_device_capability": lambda *_: card.capability,
-        "get_device_name": lambda *_: card.name,
-        "current_stream": lambda *_: stream,
-        "set_device": lambda *_: None,
-        "device": lambda *_: contextlib.nullcontext(),
-        "device_of": lambda *_: contextlib.nullcontext(),
-        "stream": lambda *_: contextlib.nullcontext(),
-        "empty_cache": lambda: None,
-        "is_bf16_supported": lambda *_: card.capability >= (8, 0),
-    }
-    for name, answer in answers.items():
-        setattr(torch.cuda, name, answer)
-
-
 def deliver(result: Any, outputs: list[tuple[str, Any]], gate: Gate) -> None:
     """Copy what the host function returned into the outputs.
 
@@ -433,6 +388,14 @@ def matched(result: Any, outputs: list[tuple[str, Any]]) -> list[Any]:
                 f"host: {name} is {word_of(one.dtype)}, the reference's is {word_of(target.dtype)}"
             )
     return given
+
+
+def passed(one: dict[str, Any], tensors: dict[str, Any]) -> Any:
+    """Return an argument of the plan: a tensor, a value, or a list or tuple of these."""
+    if one.get("many"):
+        items = [passed(part, tensors) for part in one["items"]]
+        return items if one["many"] == "list" else tuple(items)
+    return tensors[one["param"]] if one["param"] else one["value"]
 
 
 def begin_in_place(args: list[dict[str, Any]], tensors: dict[str, Any]) -> None:

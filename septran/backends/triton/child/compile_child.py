@@ -8,9 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,8 @@ def _load(path: Path) -> Any:
 
 
 def _nvidia(asm: dict[str, Any]) -> dict[str, int]:
-    import triton.backends.nvidia as nvidia
+    sys.path.append(str(Path(__file__).parent))
+    from resources import usage
 
     ptx = asm["ptx"]
     facts = {
@@ -35,20 +34,7 @@ def _nvidia(asm: dict[str, Any]) -> dict[str, int]:
         "cp_async": ptx.count("cp.async.c"),
         "tma": ptx.count("cp.async.bulk.tensor"),
     }
-    tool = Path(str(nvidia.__file__)).parent / "bin" / "cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(asm["cubin"])
-        file.flush()
-        done = subprocess.run(
-            [str(tool), "--dump-resource-usage", file.name],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    for key, name in (("REG", "registers"), ("STACK", "stack"), ("LOCAL", "spill_bytes")):
-        match = re.search(rf"\b{key}:(\d+)", done.stdout)
-        if match:
-            facts[name] = int(match.group(1))
+    facts |= usage(asm["cubin"])
     # without arrays of the program's own, all that is on the stack was spilled
     if ".local" not in ptx:
         facts["spill_bytes"] = max(facts.get("spill_bytes", 0), facts.get("stack", 0))

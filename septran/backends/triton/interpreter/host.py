@@ -5,18 +5,20 @@ Lies beside a judged kernel as septran_triton_host.py; septran_torch_host.py is 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import sys
+import traceback
 import types
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
-from septran_torch_host import DEVICE, Card, Gate, around, card_of, gate_digest, pretend_cuda
+from septran_torch_card import card_of, pretend_cuda
+from septran_torch_host import Gate, gate_digest
+from septran_triton_asm import install_asm
 from septran_triton_blocks import install_blocks
+from septran_triton_driver import Driver
 from septran_triton_launches import Launches
 from septran_triton_libdevice import install_libdevice
 from septran_triton_watch import Watch
@@ -40,53 +42,6 @@ class HostWatch(Watch):  # type: ignore[misc,unused-ignore]
         if live.size:
             first = int(live.min())
             self.stored.update(m.low for m in self.memories if m.low <= first < m.high)
-
-
-class Driver:
-    """What `triton.runtime.driver.active` says about the device."""
-
-    def __init__(self, card: Card) -> None:
-        self.card = card
-        properties = {
-            "multiprocessor_count": card.processors,
-            "max_num_regs": 65536,
-            "max_shared_mem": card.shared[0],
-            "warpSize": 32,
-            "sm_clock_rate": card.clocks[0],
-            "mem_clock_rate": card.clocks[1],
-            "mem_bus_width": card.bus,
-        }
-        self.utils = types.SimpleNamespace(get_device_properties=lambda index=0: dict(properties))
-
-    def get_active_torch_device(self) -> torch.device:
-        """Return the device that all tensors say they are on."""
-        return DEVICE
-
-    def get_current_target(self) -> Any:
-        """Return the target that launches are for."""
-        from triton.backends.compiler import GPUTarget
-
-        major, minor = self.card.capability
-        return GPUTarget("cuda", 10 * major + minor, 32)
-
-    def get_current_device(self) -> int:
-        """Return the index of the only device."""
-        return 0
-
-    def get_current_stream(self, device: Any = None) -> int:
-        """Return the default stream."""
-        return 0
-
-    def get_device_interface(self) -> Any:
-        """Return the module that stands for the device in torch."""
-        return torch.cuda
-
-    def get_empty_cache_for_benchmark(self) -> Any:
-        """Return what benchmarks clear the cache with; nothing is measured here."""
-        return torch.empty(0)
-
-    def clear_cache(self, cache: Any) -> None:
-        """Do nothing: nothing is measured here."""
 
 
 class Compiled:
@@ -125,10 +80,17 @@ def _no_allocator() -> bool:
     return isinstance(_allocation._allocator.get(), _allocation.NullAllocator)
 
 
-def install(
-    watch: HostWatch, file: str, arch: str
-) -> Callable[[list[tuple[str, Any, bool]]], AbstractContextManager[Gate]]:
-    """Make Triton and torch answer as with a GPU of `arch`; return a maker of what stands around a call.
+def _at_compile_time(error: BaseException | None) -> bool:
+    """Whether an error is a `tl.static_assert` that does not hold."""
+    while error is not None:
+        if any(f.name == "_new_static_assert" for f in traceback.extract_tb(error.__traceback__)):
+            return True
+        error = error.__cause__
+    return False
+
+
+def install(watch: HostWatch, file: str, arch: str) -> Gate:
+    """Make Triton and torch answer as with a GPU of `arch`; return what stands around imports and calls.
 
     Call it before the file is imported, after the interpreter was installed.
     """
@@ -136,11 +98,14 @@ def install(
     import triton.language as tl
     import triton.runtime.autotuner as tuner
     import triton.runtime.interpreter as it
+    from torch.utils import _triton as torch_triton
 
     install_blocks(tl)
     install_libdevice(tl, it)
+    install_asm(tl, it)
     # what torch.compile would look through; the interpreter's kernels are none of those it knows
     torch.library.wrap_triton = lambda kernel: kernel  # type: ignore[assignment,attr-defined,unused-ignore]
+    torch_triton.has_triton = lambda: True
     gate, card = Gate(watch, file), card_of(arch)
     triton.runtime.driver.set_active(Driver(card))
     stock_launch = it.GridExecutor.__call__
@@ -178,12 +143,24 @@ def install(
     it.interpreter_semantic.make_tensor_descriptor = descriptor
     stock_tuned = tuner.Autotuner.run
 
+    uncompiled: set[int] = set()
+
     def tuned(self: Any, *args: Any, **options: Any) -> Any:
-        self.cache.clear()
-        return stock_tuned(self, *args, **options)
+        """A configuration that does not compile is none that a tuner takes, as long as there is another."""
+        while True:
+            self.cache.clear()
+            try:
+                return stock_tuned(self, *args, **options)
+            except Exception as error:
+                taken = id(self.best_config)
+                if len(self.configs) == 1 or taken in uncompiled or not _at_compile_time(error):
+                    raise
+                uncompiled.add(taken)
 
     def bench(self: Any, *args: Any, config: Any, **options: Any) -> list[float]:
         """No clock: which configuration a call takes follows from its inputs, so that all get a turn."""
+        if id(config) in uncompiled:
+            return [float("inf")] * 3
         seed = hashlib.sha256(gate_digest(gate) + repr(config).encode()).digest()
         return [int.from_bytes(seed[:6], "big") + 1.0] * 3
 
@@ -194,4 +171,4 @@ def install(
     tuner.Autotuner._bench = bench
     pretend_cuda(card)
 
-    return functools.partial(around, gate)
+    return gate

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from septran_triton_float8 import from_float8, is_float8
 from septran_triton_lockstep import Lockstep, install_executor, install_shapes
 from septran_triton_products import product
 from septran_triton_reduce import install_reductions
@@ -113,7 +114,7 @@ def install(watch: Watch) -> None:
     def wide(h: Any) -> Any:
         if h.dtype.scalar == tl.bfloat16 and h.data.dtype == np.uint16:
             return bf16_to_f32(h.data)
-        return h.data
+        return from_float8(h.data, h.dtype) if is_float8(h.dtype) else h.data
 
     def narrow(data: np.ndarray, dtype: Any) -> Any:
         if dtype.scalar == tl.bfloat16 and data.dtype != np.bool_:

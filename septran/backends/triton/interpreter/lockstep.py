@@ -127,6 +127,11 @@ def _bytes(low: int, high: int) -> Any:
     return (ctypes.c_char * (high - low)).from_address(low)
 
 
+def constants_of(fn: Any) -> set[str]:
+    """Return the parameters of a kernel that are constants, told as Triton's compiler tells them: the annotation says so, also as a text."""
+    return {name for name, of in fn.__annotations__.items() if "constexpr" in str(of)}
+
+
 def install_executor(it: Any, tl: Any, state: Lockstep) -> None:
     """Launches run in step; Python's own questions (`if`, `range`) are put to all programs."""
     stock_tensor, stock_lang = it._patch_lang_tensor, it._patch_lang
@@ -167,9 +172,8 @@ def install_executor(it: Any, tl: Any, state: Lockstep) -> None:
         SHIFTS.another_launch()
         patch_lang(self.fn)
         try:
-            values = {
-                k: v if k in self.constexprs else it._implicit_cvt(v) for k, v in bound.items()
-            }
+            constants = constants_of(self.fn)
+            values = {k: v if k in constants else it._implicit_cvt(v) for k, v in bound.items()}
             grid = self.grid(values) if callable(self.grid) else self.grid
             grid = (*grid, 1, 1)[:3] if len(grid) < 3 else tuple(grid)
             it.interpreter_builder.set_grid_dim(*grid)
@@ -184,7 +188,16 @@ def install_executor(it: Any, tl: Any, state: Lockstep) -> None:
         patch_lang(self.fn)
         return self.rewrite()(*args, **kwargs)
 
+    stock_rewrite = it.InterpretedFunction.rewrite
+
+    def rewrite(self: Any) -> Any:
+        """With the annotations that the author's module has: the rewritten text has them as words of another module."""
+        found = stock_rewrite(self)
+        found.__annotations__ = dict(self.fn.__annotations__)
+        return found
+
     it._patch_lang_tensor = patch_tensor
+    it.InterpretedFunction.rewrite = rewrite
     it.GridExecutor.__call__ = launch
     it.InterpretedFunction.__call__ = device_function
 

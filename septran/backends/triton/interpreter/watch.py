@@ -12,6 +12,8 @@ import numpy as np
 
 _NOBODY = -1
 _SEVERAL = -2
+_FAR = 1 << 24
+"""bytes from a tensor at which an address may be meant for another one"""
 
 
 class EmulationError(RuntimeError):
@@ -197,7 +199,11 @@ class Watch:
         memory = min(self.memories, key=lambda m: min(abs(address - m.low), abs(address - m.high)))
         count = (memory.high - memory.low) // memory.itemsize
         place = (address - memory.low) // max(size, 1)
-        return f"element {place} of {memory.name} with {count} elements"
+        text = f"element {place} of {memory.name} with {count} elements"
+        away = min(abs(address - memory.low), abs(address - memory.high))
+        if away < _FAR:
+            return text
+        return f"{text}, or memory that is none of this call's (an input of an earlier one)"
 
 
 def watch_workspaces(watch: Watch) -> None:

@@ -12,3 +12,4 @@ namespace py = pybind11;
 #define PYBIND11_MODULE(name, m) template <class Module> static void name##_bindings(Module& m)
 #define TORCH_LIBRARY(name, m) template <class Module> static void name##_library(Module& m)
 #define TORCH_LIBRARY_IMPL(name, key, m) template <class Module> static void name##_##key##_library(Module& m)
+#define TORCH_LIBRARY_FRAGMENT(name, m) template <class Module> static void name##_fragment(Module& m)

@@ -67,7 +67,25 @@ class IntArrayRef {
  private:
   std::vector<int64_t> v_;
 };
-template <class T> using ArrayRef = IntArrayRef;
+template <class T> class SeveralRef {
+ public:
+  SeveralRef(std::initializer_list<T> v) : v_(v) {}
+  SeveralRef(std::vector<T> v) : v_(std::move(v)) {}
+  const T& operator[](size_t i) const { return v_.at(i); }
+  const T& at(size_t i) const { return v_.at(i); }
+  const T& front() const { return v_.at(0); }
+  const T& back() const { return v_.at(v_.size() - 1); }
+  size_t size() const { return v_.size(); }
+  bool empty() const { return v_.empty(); }
+  const T* data() const { return v_.data(); }
+  auto begin() const { return v_.begin(); }
+  auto end() const { return v_.end(); }
+  std::vector<T> vec() const { return v_; }
+
+ private:
+  std::vector<T> v_;
+};
+template <class T> using ArrayRef = std::conditional_t<std::is_integral_v<T>, IntArrayRef, SeveralRef<T>>;
 template <class T> using optional = std::optional<T>;
 using std::nullopt;
 
@@ -134,6 +152,8 @@ class Storage {
 
 namespace at {
 using namespace c10;
+class Tensor;
+using TensorList = ArrayRef<Tensor>;
 
 template <class T> struct RestrictPtrTraits { using PtrType = T* __restrict__; };
 template <class T> struct DefaultPtrTraits { using PtrType = T*; };
