@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from septran import backends
 from septran.agent.frame import assemble, make_frame
 from septran.agent.reply import extract_body
 from septran.agent.writer import LeafVerdict
@@ -26,7 +27,7 @@ from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run.inspect import leaf_body
 from septran.trial.leaf_judge import LeafJudge
-from septran.trial.place import place_of
+from septran.trial.place import Place, place_of
 from tests.verify import honest
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "self-consistency.md"
@@ -103,6 +104,12 @@ def leaves(backend: str, op: str, dtype: str) -> tuple[Leaf, ...]:
     return tuple(leaf for leaf in found.values() if not leaf.listed)
 
 
+def judged_at(backend: str, arch: str) -> Place:
+    """Return where a target's leaves are judged; its `trouble` says why that cannot be done on this machine."""
+    found = backends.get(backend)
+    return place_of(found, arch, "emulated" if found.where == "emulated" else "auto", 1)
+
+
 def sent_back(leaf: Leaf, op: str, dtype: str, folder: Path) -> LeafVerdict:
     """Return the verdict on a library leaf's body as a reply."""
     spec = leaf.spec
@@ -113,9 +120,8 @@ def sent_back(leaf: Leaf, op: str, dtype: str, folder: Path) -> LeafVerdict:
     found = extract_body(f"Here it is.\n```{frame.tags[0]}\n{body}```\n", frame, spec)
     if found.problem:
         return LeafVerdict(level="rejected", status="unusable", message=found.problem)
-    where = "emulated" if plan.backend.where == "emulated" else "auto"
     judge = LeafJudge(
-        place_of(plan.backend, spec.arch, where, 1),
+        judged_at(spec.backend, spec.arch),
         lowered.program,
         problem_of(plan, lowered.program, plan.dims),
         library_leaves(plan.backend, lowered.program, lowered.bound.mapping),

@@ -32,3 +32,11 @@ def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "environments" / "pallas_tpu").symlink_to(there.resolve(), target_is_directory=True)
     monkeypatch.setenv("SEPTRAN_HOME", str(home))
     return home
+
+
+@pytest.fixture
+def simulated_where_asked(request: pytest.FixtureRequest) -> None:
+    """`simulated` for a test whose parameters name the target; nothing for the others."""
+    callspec = getattr(request.node, "callspec", None)
+    if callspec is not None and "pallas_tpu" in callspec.params.values():
+        request.getfixturevalue("simulated")
