@@ -26,6 +26,14 @@ NOTHING_HELP = (
 _VALUES = "data-dependent shapes and Python branches on values have no graph"
 _EXPORTS = (
     (
+        r"what has no form: ",
+        "rows that values choose are worked on one by one and written or added back at their places, or summed (docs/import.md)",
+    ),
+    (
+        r"asks whether a row is chosen|in place of those that values choose",
+        "leave the condition out: where no row is chosen, nothing is written; or compute both and choose with `torch.where`",
+    ),
+    (
         r"MemoryError|can't allocate memory|not enough memory",
         "the file asks for more memory than there is: smaller inputs and weights say the same",
     ),

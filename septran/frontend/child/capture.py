@@ -9,6 +9,7 @@ and `values.bin` (inputs and weights, when they are small). The parent trusts ne
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import inspect
 import json
@@ -184,10 +185,15 @@ def export(
     known: operators that stay as they are; any other is decomposed by torch's own rules where those end in known ones.
     """
     first: BaseException | None = None
+    ending: Any = None
+    chosen = _beside("chosen")
     assigned = _beside("assigned").Assigned()
-    for strict in (False, True):
-        if strict and assigned.names:
-            break  # that way torch forgets what parts of the module are given
+    for way in ("as it is", "rows", "strict"):
+        if way == "strict" and (assigned.names or ending is not None):
+            break  # torch forgets what parts of the module are given; or it was exported, with a size that values decide
+        if way == "rows" and ending is None and not _is_about_values(first):
+            continue
+        rows = _beside("chosen_mode").ChosenRows(chosen) if way == "rows" else None
         try:
             # what torch says about its own export is no business of the model's user: a refusal is
             with (
@@ -195,29 +201,91 @@ def export(
                 _beside("shortcuts").taken(),
                 _beside("composites").remembered(),
                 warnings.catch_warnings(),
-                nullcontext() if strict else assigned.kept(model),
+                nullcontext() if way == "strict" else assigned.kept(model),
             ):
                 warnings.simplefilter("ignore")
-                program = torch.export.export(
-                    model, inputs, named, dynamic_shapes=dynamic, strict=strict
-                ).run_decompositions({})
+                with nullcontext() if rows is None else rows:
+                    program = torch.export.export(
+                        model, inputs, named, dynamic_shapes=dynamic, strict=way == "strict"
+                    )
+                program = program.run_decompositions({})
                 if not assigned.wrong:
-                    return _decomposed(program, known)
+                    if way != "as it is" or not _is_open_ended(program):
+                        program = _decomposed(program, known)
+                        if rows is not None:
+                            _try_rows(program, model, inputs, named, path, assumed=rows.assumed)
+                        return program
+                    ending = program
+        except Refused:
+            raise
         except Exception as e:
+            if (why := _unsupported(e, chosen.Unsupported)) is not None:
+                said = (
+                    _said(first) if first is not None else "the size of a result depends on values"
+                )
+                line = _form.line_of(e, path) or _form.returned(model.forward, path)
+                raise Refused("export", f"{said}; what has no form: {why}", line) from e
             first = first or e
             if isinstance(e, MemoryError):  # the other way may not run this line at all
                 break
         if assigned.wrong:
             raise Refused("export", assigned.wrong, _form.returned(model.forward, path))
+    if ending is not None:  # whoever describes it says which size that is
+        return _decomposed(ending, known)
     assert first is not None
     line = _form.line_of(first, path) or _form.returned(model.forward, path)
-    said = f"{type(first).__name__}: {_form.first(first)}"
+    raise Refused("export", _said(first), line) from first
+
+
+def _said(error: BaseException) -> str:
+    """Return what torch said at the end of an export, in words that a user of it needs."""
+    said = f"{type(error).__name__}: {_form.first(error)}"
     if sized := re.fullmatch(r"DynamicOutputShapeException: aten\.(\w+)\.\w+", said):
         said = f"{sized[1]}: the size of a result depends on values"
-    if held := _HELD.search(str(first)):
+    if held := _HELD.search(str(error)):
         said = f"{held[1]} is to stay open, but forward was traced for {held[1]} = {held[2]} only"
         said += " (give an example of more than 1)" if held[2] == "1" else ""
-    raise Refused("export", said, line) from first
+    return said
+
+
+# ---- rows that values choose
+def _is_about_values(error: BaseException | None) -> bool:
+    found = f"{type(error).__name__} {error}"
+    return re.search(r"DynamicOutputShape|DataDependent|[Dd]ata-dependent", found) is not None
+
+
+def _is_open_ended(program: Any) -> bool:
+    """Return whether values decide a size of an exported program."""
+    results = (node.meta.get("val") for node in program.graph.nodes)
+    sizes = (n for r in results for t in _values(r) for n in t.shape if isinstance(n, torch.SymInt))
+    return any(not n.node.expr.is_Integer and n.node.hint is None for n in sizes)
+
+
+def _unsupported(error: BaseException | None, kind: type[Exception]) -> str | None:
+    """Return what has no form for chosen rows, where that is behind an exception."""
+    while error is not None:
+        if isinstance(error, kind):
+            return str(error)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _try_rows(
+    program: Any, model: Any, inputs: Any, named: Any, path: Path, *, assumed: bool
+) -> None:
+    """Raise Refused where all rows in place of those that values choose are another function, or where that cannot be tried and has to be.
+
+    assumed: that something is done only where a row is chosen, and comes to nothing where none is.
+    """
+    at = _form.returned(model.forward, path, start=True)
+    held = _values((inputs, named, [*model.parameters(), *model.buffers()]))
+    if not any(isinstance(t, FakeTensor) for t in held) and _beside("cost").is_small(program):
+        observed = functools.partial(_beside("chosen_mode").ChosenRows, _beside("chosen"))
+        if why := _beside("same").why_not_chosen(program, model, inputs, named, observed):
+            raise Refused("differs", why, at)
+    elif assumed:
+        asked = "forward asks whether a row is chosen, and what that decides was not tried: the module is too large to be called here"
+        raise Refused("export", asked, at)
 
 
 def _decomposed(program: Any, known: frozenset[str]) -> Any:

@@ -52,6 +52,60 @@ def why_not(program: Any, before: Any, model: Any, inputs: Any) -> str | None:
     return None
 
 
+def why_not_chosen(program: Any, model: Any, inputs: Any, named: Any, observed: Any) -> str | None:
+    """Return how a program that works on all rows differs from a module that works on those that values choose, or None.
+
+    observed: empty list -> context in which the module works on all rows; the list then has for each thing that is done
+    only where a row is chosen whether one was. Inputs are drawn until each of them was seen without: rows that are all alike
+    leave most experts of a mixture without any.
+    """
+    if _is_random(program):
+        return None
+    missing: set[int] | None = None
+    for number in range(_DRAWS):
+        given, others = _with_rows_alike((inputs, named), number)
+        seen: list[bool] = []
+        try:
+            with torch.no_grad():
+                wanted = _tensors(copy.deepcopy(model)(*_copied(given), **_copied(others)))
+                with observed(seen):
+                    copy.deepcopy(model)(*_copied(given), **_copied(others))
+        except Exception:  # it cannot be called with these
+            continue
+        if how := _difference(_run(program, given, others), wanted):
+            return f"with all rows in place of those that values choose, it is another function where all rows are alike: {how}"
+        without = {i for i, some in enumerate(seen) if not some}
+        missing = (set(range(len(seen))) if missing is None else missing) - without
+        if not missing and number >= _LEAST:
+            return None
+    return (
+        "forward asks whether a row is chosen, and no inputs were found for which none is: "
+        "whether what it does then comes to nothing is not known"
+    )
+
+
+_DRAWS, _LEAST = 32, 4
+
+
+def _with_rows_alike(tree: Any, number: int) -> Any:
+    """Return inputs whose rows are all alike: numbers of both signs, of one, or none but 0."""
+    draw = torch.Generator().manual_seed(number)
+
+    def one(t: Any) -> Any:
+        if not isinstance(t, torch.Tensor) or t.dtype == torch.bool or not t.numel():
+            return t
+        if not t.is_floating_point():
+            at = int(torch.randint(t.numel(), (), generator=draw))
+            return t.reshape(-1)[at].expand_as(t).clone()
+        if t.dim() < 2:
+            return t
+        row = torch.randn(t.shape[-1], generator=draw) * float(t.abs().max())
+        row = (row, row, row, row, row, row.abs(), -row.abs(), row * 0)[number % 8]
+        return row.to(t.dtype).expand_as(t).clone()
+
+    return tree_map(one, tree)
+
+
 def _called(model: Any, inputs: Any) -> Results:
     """Return the tensors that a copy of the module gives for copies of the inputs; None where it cannot be run here."""
     try:
@@ -85,13 +139,16 @@ def _numbers(model: Any) -> list[Any]:
     return [(k, v) for part in model.modules() for k, v in vars(part).items() if type(v) in plain]
 
 
-def _run(program: Any, inputs: Any) -> list[torch.Tensor]:
+def _run(program: Any, inputs: Any, named: Any = None) -> list[torch.Tensor]:
     held = [t for t in program.state_dict.values() if isinstance(t, torch.Tensor)]
     was = [t.clone() for t in held]
     try:
         with torch.no_grad():
             # a result may be the running statistic itself, which is put back below
-            return [t.clone() for t in _tensors(program.module()(*_copied(inputs)))]
+            return [
+                t.clone()
+                for t in _tensors(program.module()(*_copied(inputs), **_copied(named or {})))
+            ]
     finally:
         with torch.no_grad():
             for now, then in zip(held, was, strict=True):
