@@ -312,10 +312,10 @@ def _magnitude(
 
 
 def as_in_the_kernel(program: ir.Program, spec: LeafSpec) -> ir.Program:
-    """Return a leaf's lowered program with the operands where the kernel has them: memory and layout.
+    """Return a leaf's lowered program with the operands where the kernel has them: memory, layout, and what is stored.
 
-    Passes choose both from what else uses a buffer (a fragment's grid follows from the kernel's products), and a
-    leaf alone has no such neighbours.
+    Passes choose them from what else uses a buffer (a fragment's grid follows from the kernel's products, a copy into
+    panels widens halves), and a leaf alone has no such neighbours.
     """
     call = ir.leaf_calls(program)[0]
     wanted = {p.name: p for p in spec.params}
@@ -323,8 +323,9 @@ def as_in_the_kernel(program: ir.Program, spec: LeafSpec) -> ir.Program:
     for arg in call.args:
         param, buffer = wanted[arg.param], arg.region.buffer
         placed = "GLOBAL" not in (buffer.mem, param.mem)  # what lies in GLOBAL was not placed
-        if placed and (buffer.mem, buffer.layout) != (param.mem, param.layout):
-            new[buffer.name] = replace(buffer, mem=param.mem, layout=param.layout)
+        here = replace(buffer, mem=param.mem, layout=param.layout, dtype=param.dtype)
+        if placed and here != buffer:
+            new[buffer.name] = here
     if not new:
         return program
 

@@ -37,7 +37,7 @@ Library leaves as `septran show --leaf` prints them, sent back as a reply: taken
 the full and at the edge tiles, then in the kernel. Written by `python -m tests.leafgate.consistency` on {date}; equal leaves of several operators stand once.
 The score is the library's time over that of the body sent back, in alternating slots, where times are measured (cpp); 1.00 also says that the two runs do not agree on a difference. Other
 figures are one run each, and those taken under load say little; outside 0.95 to 1.05 a figure is the median of three runs, of which a slow test asks the same. On dsa_c it is the simulator's cycles, which are the same every time.
-A run replaces the rows that it was asked for. In float32 the page has every leaf of these targets, of dsa_c in every dtype that it has, of the others in 16 bits a part;
+A run replaces the rows that it was asked for. In float32 the page has every leaf of these targets, of cpp and dsa_c in every dtype that they have, of the others in 16 bits a part;
 `pytest --slow tests/leafgate` tries all, in the other dtypes, too.
 """
 OPERATORS = {

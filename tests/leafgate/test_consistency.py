@@ -12,12 +12,14 @@ import pytest
 
 from septran import backends
 from septran.agent.writer import LeafVerdict
-from septran.kernel import Leaf
+from septran.kernel import Leaf, leaf_specs
+from septran.passes.run import lower
 from septran.plan import catalog
 from septran.plan.resolve import GenRequest
 from septran.run.gen import gen
 from septran.run.inspect import leaf_body
 from septran.settings import load
+from septran.trial.leaf_case import as_in_the_kernel, leaf_cases
 from tests.backends.pallas.installed import simulated, simulated_where_asked
 from tests.leafgate import consistency
 
@@ -216,3 +218,15 @@ def test_the_page_names_every_backend() -> None:
     assert {row.backend for row in found} == set(consistency.BACKENDS)
     assert "refused" not in text
     assert all(row.score for row in found if row.backend == "cpp")
+
+
+@pytest.mark.parametrize("op", ["attention", "conv2d", "gemm"])
+@pytest.mark.parametrize("backend", ["cpp", "cuda_c", "dsa_c"])
+def test_a_leaf_alone_has_the_operands_of_the_kernel(backend: str, op: str) -> None:
+    """In half types a copy into panels widens, and rows that a kernel's leaf reads where they are were widened for the leaf alone, too."""
+    for leaf in consistency.leaves(backend, op, "float16"):
+        for case in leaf_cases(leaf.spec, machine=""):
+            lowered = lower(case.program, backends.get(backend).passes)
+            ((_, spec),) = leaf_specs(as_in_the_kernel(lowered, leaf.spec))
+            alone = {p.name: (p.dtype, p.layout) for p in spec.params}
+            assert alone == {p.name: (p.dtype, p.layout) for p in leaf.spec.params}
