@@ -72,6 +72,21 @@ for i, expert in enumerate(self.experts):
     rows = x[other]
     rows *= 2
     out.index_copy_(0, other, out[other] - rows / 3)""",
+    "hit ones in a list": """routed = mask.sum(1).t().reshape(*shape[:2], 4).bool()
+some = torch.nonzero(routed.reshape(-1, 4).sum(0), as_tuple=True)[0].tolist()
+found = torch.zeros(shape)
+for e in some:
+    found[routed[:, :, e]] = self.experts[e](x.reshape(shape)[routed[:, :, e]])
+out = found.reshape(-1, 6)""",
+    "gated by every second": """hit = torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero()
+for e in hit[:]:
+    e = e[0]
+    _, at = torch.where(mask[e])
+    both = x[at] @ self.w1[e].t() + self.w1[e, :, 0]
+    gate, up = both[..., ::2].clamp(max=0.9), both[..., 1::2].clamp(-0.9, 0.9)
+    rows = ((up + 1) * (gate * torch.sigmoid(gate * 1.7))) @ self.w2[e].t()
+    best = torch.max(rows, rows.max(-1, keepdim=True)[0] - rows.norm(2, -1, keepdim=True))
+    out.index_add_(0, at, best * p[at, e, None])""",
     "masks of two dims": """seq = x.reshape(shape)
 best = self.gate(seq).argmax(-1)
 found = torch.zeros_like(seq)
@@ -94,6 +109,8 @@ def test_a_mixture_of_experts_computes_the_module(name: str, tmp_path: Path) -> 
     [
         "m = (x[:, 0] > 0)\nreturn x[m].mean(0), x[m].sum(), x[m, 1:3].mean(), (x[m] ** 2).sum(0, keepdim=True)",
         "m = x[:, 0] > 0\nr = x[m] + 1\nm.logical_not_()\ny = x.clone()\ny[m] = x[m] * 3\nreturn y, r.sum()",
+        "m = x[:, 0] > 0\nr = x[m]\ny = x.clone()\ny[0] = 1\ny[m] = r + 1\nz = x.clone()\nz[m] = 2 * r\nreturn y, z",
+        "y = x.clone()\ny[y > 0] = 2 * y[y > 0]\ny[y > 0] += y[y > 0]\nreturn y",
         "m = x > 0.2\ny = x.clone()\ny[m] = y[m] * 2 + 1\nreturn y, x[m].mean()",
         "at = (x[:, 0] > 0).nonzero(as_tuple=True)[0]\ny = x.clone()\ny[at, 2] = 7\ny[at, 3:5] = x[at, :2]\nreturn y",
         "at = torch.where(x[:, 0] > 0)[0]\ny = torch.zeros(40, 37)\nreturn y.index_add_(0, at * 2, x[at]).index_add(1, torch.arange(37), y)",
@@ -112,6 +129,10 @@ REFUSED = {
     "x[x[:, 0] > 0].T @ x[x[:, 0] > 0]": "`T`",
     "torch.where(x[:, 0] > 0)[0].sum() + x[x[:, 0] > 0].shape[0]": "how many rows are chosen",
     "x[x[:, 0] > 0][1:].sum()": "rows of the chosen rows",
+    "x[x[:, 0] > 0] + x[x[:, 1] > 0]": "two choices",
+    "x[x[:, 0] > 0].max() + x[0, 0]": "`max`",
+    "x[x[:, 0] > 0].norm(2) + x[0, 0]": "`norm`",
+    "F.mse_loss(x[x[:, 0] > 0], x[x[:, 0] > 0] * 2)": "`mse_loss`",
     "x[x[:, 0] > 0].mean() * x[x[:, 1] > 0].amax()": "`amax`",
 }
 

@@ -220,8 +220,11 @@ def export(
             raise
         except Exception as e:
             if (why := _unsupported(e, chosen.Unsupported)) is not None:
+                sized = "DynamicOutputShape" in type(first).__name__
                 said = (
-                    _said(first) if first is not None else "the size of a result depends on values"
+                    _said(first)
+                    if first is not None and sized
+                    else "the size of a result depends on values"
                 )
                 line = _form.line_of(e, path) or _form.returned(model.forward, path)
                 raise Refused("export", f"{said}; what has no form: {why}", line) from e

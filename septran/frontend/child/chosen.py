@@ -22,8 +22,8 @@ MOST = 64
 """Positions of a mask that may be written to one place one after another (the experts of a token)."""
 
 
-class Unsupported(Exception):
-    """What has no form for rows that values choose."""
+class Unsupported(TypeError):
+    """What has no form for rows that values choose. A TypeError, which `list(rows)` forgives the length that it asks for."""
 
 
 class Choice:

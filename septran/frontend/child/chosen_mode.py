@@ -12,14 +12,20 @@ _POINTWISE = ("true_divide", "relu6", "softsign", "tanhshrink", "square", "float
 """torch's elementwise functions that are none of its elementwise operators."""
 _DUNDERS = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not"}  # fmt: skip
 _ALONG = {
-    **dict.fromkeys(("softmax", "log_softmax", "sum", "mean", "amax", "amin", "cumsum", "squeeze", "select", "narrow", "norm"), (1, None)),
-    **dict.fromkeys(("unbind", "_softmax"), (1, 0)),
+    **dict.fromkeys(
+        ("softmax", "log_softmax", "logsumexp", "sum", "mean", "prod", "var", "std", "amax", "amin", "max", "min", "argmax", "argmin"),
+        (1, None),
+    ),
+    **dict.fromkeys(("cumsum", "squeeze", "select", "narrow"), (1, None)),
     **dict.fromkeys(("chunk", "split", "tensor_split"), (2, 0)),
+    "unbind": (1, 0),
     "glu": (1, -1),
     "normalize": (2, 1),
     "topk": (2, -1),
+    "norm": (2, None),
 }  # fmt: skip
 """Function along dims -> where its `dim` stands, and what it is where it is not given."""
+_WRITES = ("setitem", "iadd", "isub", "imul", "itruediv", "ior", "iand", "ixor")
 _SIZED = ("reshape", "view", "flatten", "unsqueeze", "transpose")
 
 
@@ -32,7 +38,8 @@ class ChosenRows(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
     def __init__(self, chosen: Any, seen: list[bool] | None = None) -> None:
         super().__init__()
         self.of, self.assumed, self._seen = chosen, False, seen
-        self._choices: list[tuple[torch.Tensor, Any]] = []
+        self._choices: list[tuple[torch.Tensor, Any, Any]] = []
+        self._made: dict[int, tuple[torch.Tensor, Any]] = {}
         self._some: list[torch.Tensor] = []
         self._none: list[torch.Tensor] = []
         self._counts: list[torch.Tensor] = []
@@ -41,14 +48,19 @@ class ChosenRows(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         if name == "__get__":
             return func(*args, **kwargs)
-        if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
-            self._forget(args[0])
         own = getattr(self, f"_on_{name.strip('_')}", None) if name else None
         if own is not None:
-            return own(func, *args, **kwargs)
-        if not self._has_rows((args, kwargs)):
-            return func(*args, **kwargs)
-        return self._of_rows(func, name, args, kwargs)
+            found = own(func, *args, **kwargs)
+        elif not self._has_rows((args, kwargs)):
+            found = func(*args, **kwargs)
+        else:
+            found = self._of_rows(func, name, args, kwargs)
+        if name.strip("_") in _WRITES or (name.endswith("_") and not name.endswith("__")):
+            if not isinstance(args[0], self.of.Rows):
+                self._forget(args[0])
+        elif isinstance(found, torch.Tensor) and found.dtype in (torch.bool, torch.int64):
+            self._note(found, (name, args, kwargs))
+        return found
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call what torch's own modes would call with a tensor."""
@@ -68,19 +80,44 @@ class ChosenRows(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
                 self._seen.append(bool(some()))
 
     def _choice(self, mask: torch.Tensor) -> Any:
-        """Return the choice of a mask; one and the same for a mask that is used again."""
-        for known, found in self._choices:
-            if known is mask:
+        """Return the choice of a mask; one and the same for a mask that is used again, or made again of the same."""
+        made = self._made_of(mask)
+        for known, how, found in self._choices:
+            if known is mask or how == made:
                 return found
         # a copy: what is chosen does not change with a mask that is written to later
         as_it_is = mask.clone() if mask.dtype == torch.bool else mask != 0
         found = self.of.Choice(as_it_is, self._assume, self._call)
-        self._choices.append((mask, found))
+        self._choices.append((mask, made, found))
         return found
 
+    def _note(self, found: torch.Tensor, call: Any) -> None:
+        if any(word in call[0] for word in ("rand", "bernoulli", "multinomial")):
+            return
+        made = self._made_of(call)
+        if made is not None:
+            self._made[id(found)] = (found, made)
+
+    def _made_of(self, one: Any) -> Any:
+        """Return how a value was made, the same for what is made again of the same; None where that is not known."""
+        if isinstance(one, torch.Tensor):
+            kept, made = self._made.setdefault(id(one), (one, ("tensor", len(self._made))))
+            assert kept is one  # it is kept, so no other tensor has its id
+            return made
+        if isinstance(one, dict):
+            one = tuple(one.items())
+        if isinstance(one, tuple | list):
+            parts = tuple(self._made_of(part) for part in one)
+            return None if None in parts else parts
+        if isinstance(one, slice):
+            return ("slice", one.start, one.stop, one.step)
+        plain = one is None or isinstance(one, str | int | float | torch.dtype | type(...))
+        return (type(one).__name__, one if plain else None) if plain else None
+
     def _forget(self, written: Any) -> None:
-        """Forget what was known of a tensor that is written to."""
-        self._choices = [pair for pair in self._choices if pair[0] is not written]
+        """Forget what was known of tensors, as one is written to, and others may be views of it or made of it."""
+        self._choices = [(m, None, c) for m, _, c in self._choices if m is not written]
+        self._made.clear()
         for known in (self._some, self._none, self._counts):
             known[:] = [one for one in known if one is not written]
 
@@ -219,7 +256,8 @@ class ChosenRows(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
                 same = func(first.grid, *others, **kwargs)
                 counts = same.dtype in (torch.int32, torch.int64)
                 return first.shaped(same, first.axis) if counts else first.with_grid(same)
-            if plain in _ALONG:
+            both = plain in ("max", "min") and self._is_operand((*args[1:], *kwargs.values()))
+            if plain in _ALONG and not both:
                 return self._along(func, plain, first, list(args), dict(kwargs))
             if plain in _SIZED:
                 return getattr(self, f"_sized_{plain}")(first, *args[1:], **kwargs)
@@ -232,6 +270,10 @@ class ChosenRows(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         if self._is_pointwise(plain):
             return self._pointwise(func, args, kwargs)
         raise self.of.Unsupported(f"`{plain}` of chosen rows")
+
+    def _is_operand(self, others: Any) -> bool:
+        """Return whether a tensor or chosen rows stand beside a function's first operand."""
+        return any(isinstance(one, torch.Tensor | self.of.Rows) for one in others)
 
     def _is_pointwise(self, name: str) -> bool:
         if name in _POINTWISE:
