@@ -87,6 +87,17 @@ for e in hit[:]:
     rows = ((up + 1) * (gate * torch.sigmoid(gate * 1.7))) @ self.w2[e].t()
     best = torch.max(rows, rows.max(-1, keepdim=True)[0] - rows.norm(2, -1, keepdim=True))
     out.index_add_(0, at, best * p[at, e, None])""",
+    "places among all choices": """flat = sel.reshape(-1)
+for i, expert in enumerate(self.experts):
+    at = (flat == i).nonzero().squeeze()
+    token = at // 2
+    rows = expert(x[token]) * w.reshape(-1)[at].unsqueeze(-1)
+    out.index_add_(0, token, rows)""",
+    "a line for each choice": """flat, lines = sel.view(-1), x.repeat_interleave(2, dim=0)
+y = torch.empty_like(lines)
+for i, expert in enumerate(self.experts):
+    y[flat == i] = expert(lines[flat == i])
+out = (y.view(*w.shape, -1) * w.unsqueeze(-1)).sum(dim=1)""",
     "masks of two dims": """seq = x.reshape(shape)
 best = self.gate(seq).argmax(-1)
 found = torch.zeros_like(seq)

@@ -8,7 +8,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 _SAME = ("contiguous", "clone", "detach", "to", "type", "type_as", "float", "double", "half", "bfloat16", "long", "int", "bool")  # fmt: skip
-_POINTWISE = ("true_divide", "relu6", "softsign", "tanhshrink", "square", "float_power", "hardtanh", "celu", "selu", "softplus", "masked_fill")  # fmt: skip
+_POINTWISE = ("true_divide", "relu6", "softsign", "tanhshrink", "square", "float_power", "hardtanh", "celu", "selu", "softplus", "masked_fill", "floor_divide")  # fmt: skip
 """torch's elementwise functions that are none of its elementwise operators."""
 _DUNDERS = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not"}  # fmt: skip
 _ALONG = {
@@ -276,7 +276,7 @@ class ChosenRows(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         return any(isinstance(one, torch.Tensor | self.of.Rows) for one in others)
 
     def _is_pointwise(self, name: str) -> bool:
-        if name in _POINTWISE:
+        if _DUNDERS.get(name, name) in _POINTWISE:
             return True
         for one in (_DUNDERS.get(name, name), name[1:] if name[0] in "ri" else name):
             packet = getattr(torch.ops.aten, _DUNDERS.get(one, one), None)
@@ -312,6 +312,8 @@ class ChosenRows(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
     def _along(
         self, func: Any, name: str, rows: Any, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
+        if name == "squeeze" and len(args) + len(kwargs) == 1:
+            return rows.reshaped([n for n in rows.shape if not (type(n) is int and n == 1)])
         at, usual = _ALONG[name]
         dim = args[at] if len(args) > at else kwargs.get("dim", usual)
         dims = list(dim) if isinstance(dim, tuple | list) else [dim]
