@@ -178,9 +178,11 @@ class HostLine:
         self._host.kill()
 
     def _facts(self) -> dict[str, Any]:
+        # in the rooms lies what a simulator remembers of a call, and how much that is depends on the order of commands
+        resident = self._host.kept_kib if self._always else self._host.private_kib
         return {
             "threads": self._host.threads(),
-            "private_kib": self._host.private_kib(),
+            "private_kib": resident(),
             "rounding": 0,
             "flushes": False,
             "traps": False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from septran.ir.nodes import Program
 from septran.passes import drop_implied as dropping
 from septran.passes.drop_implied import drop_implied
 from septran.passes.interpret import check_order
@@ -106,3 +107,37 @@ def test_back_edges_of_every_round_are_kept(total):
     """)
     check_order(before, cores=1)
     assert ("VEC>LOAD [2]" in body_text(drop_implied(before))) == (total > 1)
+
+
+SHARED_OUT = """for b in (((2 - core_id) + (core_num - 1)) // core_num) on CORE parallel
+"""
+
+
+def kernel(text: str) -> str:
+    """Return the statements as a kernel that cores share."""
+    return SHARED_OUT + "".join(f"  {line}\n" for line in text.strip().splitlines())
+
+
+def test_each_kernel_of_a_program_is_asked_by_itself(monkeypatch: pytest.MonkeyPatch):
+    """The whole Program was asked for each event: many kernels took the square of the time."""
+    second = ring().replace("alloc q", "alloc q2").replace("q[", "q2[")
+    second = second.replace("alloc s", "alloc s2").replace("s@", "s2@")
+    before = program(f"{kernel(ring())}sync GRID\n{kernel(second)}")
+    check_order(before)
+    asked: list[int] = []
+
+    def check(one: Program, **how: object) -> None:
+        asked.append(len(one.body))
+        check_order(one, **how)
+
+    monkeypatch.setattr(dropping, "check_order", check)
+    after = body_text(drop_implied(before))
+    assert "[2]" not in after and "sync GRID" in after and after.count("[(k % 2)]") == 8
+    assert asked and max(asked) < len(before.body)
+
+
+def test_an_event_that_joins_kernels_stays():
+    """The first kernel posts it, and the second waits for it."""
+    first, last = ring(await_="").split("for k in 4", 1)
+    joined = f"{kernel(first)}sync GRID\n{kernel('for k in 4' + last)}"
+    assert "LOAD>VEC [2] LOAD" in body_text(drop_implied(program(joined)))
