@@ -40,7 +40,7 @@ def ordering(model: Model) -> Iterator[Finding]:
     work = [s for s in model.statements if s.kind in ("copy", "leaf")]
     for first in work:
         for second in work:
-            known = (_in_order, _launched_apart, _of_the_host)
+            known = (_in_order, _launched_apart, _of_the_host, _behind, events.synced_apart)
             if not any(rule(first, second) for rule in known):
                 yield from _pair(model, events, first, second)
     for s in work:
@@ -86,6 +86,11 @@ def _in_order(first: Statement, second: Statement) -> bool:
     if first.engine == "":
         return True
     return first.engine == second.engine and first.engine not in (ir.THREADS, *_IN_FLIGHT)
+
+
+def _behind(first: Statement, second: Statement) -> bool:
+    """Whether all of the first comes later: it stands behind the second in the Program's own sequence."""
+    return first.path[0] > second.path[0]  # type: ignore[operator]  # outermost are positions, and no variables
 
 
 def _pair(model: Model, events: _Events, first: Statement, second: Statement) -> Iterator[Finding]:
@@ -218,6 +223,18 @@ class _Events:
                     text = f"{describe(p)} is awaited twice"
                     yield finding(self.model, "P041", text, m.domain(), p)
 
+    def synced_apart(self, a: Statement, b: Statement) -> bool:
+        """Return whether a Sync of the Program's own sequence stands between, so that all of a is over before b."""
+        return any(
+            not s.loops
+            and not s.guards
+            and _behind(s, a)
+            and _behind(b, s)
+            and _covers(s, a)
+            and _arrives(s, b)
+            for s in self._syncs
+        )
+
     def ordered(self, a: Statement, b: Statement) -> isl.Map | None:
         """Return a -> b where a is over before b starts; None: nowhere."""
         key = (a.name, b.name)
@@ -227,14 +244,16 @@ class _Events:
 
     def _chains(self, a: Statement, b: Statement) -> Iterator[isl.Map]:
         for s in self._syncs:
-            if _covers(s, a) and _arrives(s, b):
+            if _covers(s, a) and _arrives(s, b) and not (_behind(a, s) or _behind(s, b)):
                 yield self.before(a, s).apply_range(self.before(s, b))
-        reached = self._signals(a)
+        reached = [(w, known) for w, known in self._signals(a) if not _behind(w, b)]
         for _ in range(_HOPS):
             further: list[tuple[Statement, isl.Map]] = []
             for w, known in reached:
                 yield from self._from(w, known, b)
                 for w2, next_ in self._signals(w):
+                    if _behind(w2, b):
+                        continue
                     step = known.apply_range(next_)
                     if not step.is_empty():
                         further.append((w2, step))
