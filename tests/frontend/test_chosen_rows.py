@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import septran
+from benchmarks.module_targets import outcome
 from septran.errors import ConfigError
 from septran.frontend.child import capture as child
 from tests.frontend.importing import computes_the_module, imported
@@ -225,3 +226,25 @@ def test_a_compiled_branch_that_comes_to_something_is_refused() -> None:
 
     with pytest.raises(ConfigError, match=r"C151.*where all rows are alike"):
         septran.compile(Branch(), (torch.rand(3, 4),), target="cpp")
+
+
+GATED = """self.gate = nn.Linear(32, 4, bias=False)
+self.up = nn.ModuleList(nn.Linear(32, 64, bias=False) for _ in range(4))
+self.by = nn.ModuleList(nn.Linear(32, 64, bias=False) for _ in range(4))
+self.down = nn.ModuleList(nn.Linear(64, 32, bias=False) for _ in range(4))"""
+GATED_BODY = """shape, x = x.shape, x.reshape(-1, 32)
+w, sel = torch.topk(self.gate(x).softmax(-1), 2, dim=-1)
+mask, out = F.one_hot(sel, num_classes=4).permute(2, 1, 0), torch.zeros_like(x)
+for i in range(4):
+    nth, at = torch.where(mask[i])
+    rows = self.down[i](F.silu(self.up[i](x[at])) * self.by[i](x[at]))
+    out.index_add_(0, at, rows * w[at, nth, None])
+return out.reshape(shape)"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cuda_c", "dsa_c"])
+def test_a_mixture_of_experts_on_other_targets(target: str, tmp_path: Path) -> None:
+    """On dsa_c its commands take more of the simulator's memory in one order than in another, which was called the kernel's."""
+    module = Module(name="m", init=GATED, body=GATED_BODY, inputs="torch.randn(2, 8, 32)")
+    assert outcome(imported(module.write(tmp_path)), target, tmp_path) == ("accurate", "")
