@@ -186,6 +186,7 @@ def export(
     """
     first: BaseException | None = None
     ending: Any = None
+    refused: Any = None
     chosen = _beside("chosen")
     assigned = _beside("assigned").Assigned()
     for way in ("as it is", "rows", "strict"):
@@ -216,23 +217,20 @@ def export(
                             _try_rows(program, model, inputs, named, path, assumed=rows.assumed)
                         return program
                     ending = program
-        except Refused:
-            raise
+        except Refused as e:
+            refused = e
         except Exception as e:
             if (why := _unsupported(e, chosen.Unsupported)) is not None:
-                sized = "DynamicOutputShape" in type(first).__name__
-                said = (
-                    _said(first)
-                    if first is not None and sized
-                    else "the size of a result depends on values"
-                )
                 line = _form.line_of(e, path) or _form.returned(model.forward, path)
-                raise Refused("export", f"{said}; what has no form: {why}", line) from e
+                refused = Refused("export", f"{_sized(first)}; what has no form: {why}", line)
+                continue
             first = first or e
             if isinstance(e, MemoryError):  # the other way may not run this line at all
                 break
         if assigned.wrong:
             raise Refused("export", assigned.wrong, _form.returned(model.forward, path))
+    if refused is not None:
+        raise refused
     if ending is not None:  # whoever describes it says which size that is
         return _decomposed(ending, known)
     assert first is not None
@@ -252,6 +250,12 @@ def _said(error: BaseException) -> str:
 
 
 # ---- rows that values choose
+def _sized(error: BaseException | None) -> str:
+    """Return whose size depends on values, where torch said so."""
+    told = error is not None and "DynamicOutputShape" in type(error).__name__
+    return _said(error) if told and error is not None else "the size of a result depends on values"
+
+
 def _is_about_values(error: BaseException | None) -> bool:
     found = f"{type(error).__name__} {error}"
     return re.search(r"DynamicOutputShape|DataDependent|[Dd]ata-dependent", found) is not None
