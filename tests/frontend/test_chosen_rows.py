@@ -187,6 +187,25 @@ def test_a_branch_that_is_always_taken_is_refused(tmp_path: Path) -> None:
         child._capture(path, tmp_path, config)
 
 
+def test_a_branch_beside_random_numbers_is_refused(tmp_path: Path) -> None:
+    """Two calls differ anyway, so nothing shows what the branch does."""
+    body = "m = x[:, 0] > 0\nif m.any():\n    x = x + 1\nreturn x + torch.rand_like(x)"
+    path = Module(name="m", body=body).write(tmp_path)
+    config = {"mode": "eval", "values_bytes": 1 << 24, "known": []}
+    with pytest.raises(child.Refused, match="no inputs were found for which none is"):
+        child._capture(path, tmp_path, config)
+
+
+def test_rows_are_taken_where_the_module_cannot_be_called_with_rows_that_are_alike(
+    tmp_path: Path,
+) -> None:
+    """Nothing was assumed, so there is nothing that has to be tried."""
+    body = "if not torch.compiler.is_exporting() and bool((x == x[:1]).all()):\n    raise ValueError('alike')\ny = x.clone()\nm = x[:, 0] > 0\ny[m] = x[m] * 2\nreturn y, x[m].sum()"
+    path = Module(name="m", body=body).write(tmp_path)
+    config = {"mode": "eval", "values_bytes": 1 << 24, "known": []}
+    assert child._capture(path, tmp_path, config)["nodes"]
+
+
 def test_a_branch_that_cannot_be_tried_is_refused(tmp_path: Path) -> None:
     body = "m = x[:, 0] > 0\nif m.any():\n    x = x + 1\nreturn x"
     path = Module(name="m", body=body, inputs="torch.randn(5000, 5000)").write(tmp_path)

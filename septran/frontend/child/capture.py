@@ -288,7 +288,9 @@ def _try_rows(
     held = _values((inputs, named, [*model.parameters(), *model.buffers()]))
     if not any(isinstance(t, FakeTensor) for t in held) and _beside("cost").is_small(program):
         observed = functools.partial(_beside("chosen_mode").ChosenRows, _beside("chosen"))
-        if why := _beside("same").why_not_chosen(program, model, inputs, named, observed):
+        if why := _beside("same").why_not_chosen(
+            program, model, inputs, named, observed, assumed=assumed
+        ):
             raise Refused("differs", why, at)
     elif assumed:
         asked = "forward asks whether a row is chosen, and what that decides was not tried: the module is too large to be called here"

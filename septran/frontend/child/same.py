@@ -52,15 +52,23 @@ def why_not(program: Any, before: Any, model: Any, inputs: Any) -> str | None:
     return None
 
 
-def why_not_chosen(program: Any, model: Any, inputs: Any, named: Any, observed: Any) -> str | None:
+_UNTRIED = (
+    "forward asks whether a row is chosen, and no inputs were found for which none is: "
+    "whether what it does then comes to nothing is not known"
+)
+
+
+def why_not_chosen(
+    program: Any, model: Any, inputs: Any, named: Any, observed: Any, *, assumed: bool
+) -> str | None:
     """Return how a program that works on all rows differs from a module that works on those that values choose, or None.
 
     observed: empty list -> context in which the module works on all rows; the list then has for each thing that is done
-    only where a row is chosen whether one was. Inputs are drawn until each of them was seen without: rows that are all alike
+    only where a row is chosen whether one was. assumed: that there are such things. Inputs are drawn until each of them was seen without: rows that are all alike
     leave most experts of a mixture without any.
     """
     if _is_random(program):
-        return None
+        return _UNTRIED if assumed else None
     missing: set[int] | None = None
     for number in range(_DRAWS):
         given, others = _with_rows_alike((inputs, named), number)
@@ -78,10 +86,7 @@ def why_not_chosen(program: Any, model: Any, inputs: Any, named: Any, observed: 
         missing = (set(range(len(seen))) if missing is None else missing) - without
         if not missing and number >= _LEAST:
             return None
-    return (
-        "forward asks whether a row is chosen, and no inputs were found for which none is: "
-        "whether what it does then comes to nothing is not known"
-    )
+    return _UNTRIED if assumed else None
 
 
 _DRAWS, _LEAST = 32, 4
